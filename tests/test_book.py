@@ -389,7 +389,7 @@ def test_the_module_is_driven_by_address_mouse_and_keyboard(browser, site):
     [
         ("12_continuous_memory", "landscape"),
         ("21a_cheap_free_energies", "spins"),
-        ("23_anatomy", "module"),
+        ("23b_module", "module"),
         ("33_phase_transitions", "map"),
     ],
 )

@@ -14,8 +14,8 @@ import pytest
 import torch
 from minilm_model import installed_model
 from scipy.optimize import brentq, minimize_scalar
-from scipy.special import erfcinv
-from scipy.stats import norm
+from scipy.special import erfcinv, ive
+from scipy.stats import binomtest, norm, t as student_t
 
 from bookmaker.source import chapters
 from compendium.c11b_load_and_temperature import study as warm_memory
@@ -24,13 +24,13 @@ from compendium.c13_memory_density.study import pair_mixing
 from compendium.c15_demonstrations.boundary import spinodal
 from compendium.c23_anatomy import study
 from compendium.c23c_real_layer.study import mixing_terms
-from compendium.c24_training.token_tasks import crowd_share
 from compendium.c25_driven.study import critical_beta
 from compendium.c33b_lifetimes.finite_size_escapes import escapes_table
 from compendium.c35_other_tokens.letters import LetterNetwork
 from compendium.c35_other_tokens.study import ATTENTION, BETA, site_information
 from compendium.c36_learning_through_the_limit.learning import one_bit
 from compendium.c51_synthesis.study import readers_in_equilibrium
+from compendium.common.token_tasks import crowd_share
 from spinformer.core.solve import Status
 from spinformer.dmft.lifetimes import escape_law
 from spinformer.dmft.linear_stability import onset
@@ -47,13 +47,47 @@ CHAPTERS = chapters(Path(__file__).parents[1])
 DONE: list[str] = []
 # A derivation or an explanation without a number, or a reading of the chapter's own figures.
 PROOFS = {
-    *("10.1", "10.3", "11.1", "11.3", "11b.1", "12.1", "12.2", "12.3", "12.5", "12b.1"),
-    *("13.1", "13.3", "14.1", "14b.3", "15.1", "15.2", "16.1", "16.2", "16.3"),
-    *("17.1", "17.2", "17.3", "21.2", "21.4", "21a.1", "21a.2", "21a.4", "22.1"),
-    *("23.1", "23.4", "23c.1", "24.2", "24.3", "24.4", "24a.2", "24a.3", "25.1", "25.2"),
-    *("31.1", "31.2", "31.3", "32.1", "32.2", "32.3", "32b.1", "32b.2", "32b.4"),
-    *("33.1", "33.3", "33b.1", "33b.4", "33d.2", "33e.1", "33e.2", "34.1", "34.2"),
-    *("35.1", "35.2", "35.3", "35b.2", "42.1", "42.3", "42b.2", "42c.1", "51.1"),
+    *("10.1", "10.3"),
+    *("11.1", "11.3"),
+    "11b.1",
+    *("12.1", "12.2", "12.3", "12.4"),
+    "12b.1",
+    "12c.1",
+    *("13.1", "13.3"),
+    "14.1",
+    "14b.3",
+    *("14c.1", "14c.2"),
+    *("15.1", "15.2"),
+    *("16.1", "16.2", "16.3"),
+    *("17.1", "17.2", "17.3"),
+    *("21.2", "21.4"),
+    *("21a.1", "21a.2", "21a.4"),
+    "21b.2",
+    "22.1",
+    *("23.1", "23.4"),
+    "23b.1",
+    "23c.1",
+    *("24.2", "24.3"),
+    *("24a.2", "24a.3"),
+    "24b.2",
+    *("25.1", "25.2"),
+    *("31.1", "31.2", "31.3"),
+    *("32.1", "32.2", "32.3"),
+    *("32b.1", "32b.2"),
+    *("32c.1", "32c.2"),
+    *("33.1", "33.3"),
+    *("33b.1", "33b.4"),
+    "33d.2",
+    *("33e.1", "33e.2"),
+    *("33f.1", "33f.2", "33f.3"),
+    *("34.1", "34.2"),
+    *("35.1", "35.2", "35.3"),
+    "35b.2",
+    *("37.1", "37.2", "37.3"),
+    *("42.1", "42.3"),
+    "42b.2",
+    "42c.1",
+    "51.1",
 }
 
 
@@ -76,7 +110,7 @@ def said(chapter, pattern, count=1):
     (found,) = re.findall(pattern, exercises(chapter))
     texts = [found] if isinstance(found, str) else found
     assert len(texts) == count
-    values = [float(re.sub(r"\{,\}", "", text)) for text in texts]
+    values = [float(re.sub(r"\{?,\}?", "", text)) for text in texts]
     return values[0] if count == 1 else values
 
 
@@ -106,10 +140,45 @@ FORMULAS = [
         *("11.2", r"sqrt\\alpha=([\d.]+)\$, \$\\alpha=([\d.]+)\$: above", 2),
         lambda: [math.sqrt(2) * erfcinv(0.02), 0.5 / erfcinv(0.02) ** 2],
     ),
+    (
+        *("10.4", r"N>4d=(\d+)\$ tokens", 0),
+        lambda: brentq(lambda n: 4 * n**2 * 100 - 16 * n * 100**2, 1, 1e4),
+    ),
+    (
+        # The largest load of the equation of Amit, Gutfreund and Sompolinsky at T = 0, twice.
+        *("11.4", r"c=([\d.]+)\$ bits for each", 3),
+        lambda: (
+            -minimize_scalar(
+                lambda y: -((math.erf(y) / y - 2 * math.exp(-(y**2)) / math.sqrt(math.pi)) ** 2),
+                bounds=(1, 3),
+                method="bounded",
+            ).fun
+        ),
+    ),
+    (
+        *("11.5", r"which is ([\d,]+) patterns .* holds ([\d,]+) by", 0),
+        lambda: [1e6 / (6 * erfcinv(0.02) ** 2), 1e3 / (2 * erfcinv(0.02) ** 2)],
+    ),
+    ("11b.4", r"it is \$([\d.]+)\$\. There", 1, lambda: 1 / (1 - 1.5**-2)),
+    (
+        "12.5",
+        r"10\)/\\beta=([\d.]+)\$\. Against .*9n\)/\\beta=([\d.]+)\$",
+        1,
+        lambda: 8 * np.log([10, 4608]),
+    ),
     ("13.2", r"a\^2-b\^2=([\d.]+)/", 1, lambda: 2 * math.log(100)),
+    (
+        *("13.5", r"from ([\d.]+) % to ([\d.]+) %\.", 3),
+        lambda: 100 * norm.sf([3, 3.5]),
+    ),
     (
         *("14.2", r"falls from \$(-[\d.]+)\$ to \$(-[\d.]+)\$\. This", 3),
         lambda: -np.log(np.cosh([1.0, -2.0])),
+    ),
+    ("14.3", r"decreases for \$s\$ below \$([\d.]+)", 1, lambda: 2 * math.cos(math.pi / 3)),
+    (
+        *("14c.3", r"the angle is \$([\d.]+)°", 1),
+        lambda: math.degrees(math.atan2(2, 1)) - 45,
     ),
     (
         *("14b.1", r"1/32\$ give \$s = ([\d.]+)\$, \$([\d.]+)\$ and \$([\d.]+)", 2),
@@ -120,14 +189,48 @@ FORMULAS = [
         lambda: np.sqrt(2 * np.log([128, 512])),
     ),
     (
+        *("14b.4", r"=([\d.]+)\$ at \$s=2\$\. .* fraction is \$([\d.]+)\$", 3),
+        lambda: norm.cdf(norm.ppf(0.9) - np.array([2, 4])),
+    ),
+    (
         *("15.3", r"approx([\d.]+)\$\. At", 2),
         lambda: brentq(lambda k: spinodal(k) - math.log(2), 1.1, 3.0),
     ),
+    ("21.5", r"largest logit by \$([\d.]+)\$", 2, lambda: math.log(10) / 2),
     (
-        *("21a.5", r"0.58 = (\d+)\$; .*0.99 = ([\d{},]+)\$", 0),
+        *("15.4", r"50=([\d.]+)\$\. With .*=([\d.]+)\$\. Frequent", 3),
+        lambda: [round(math.log(50), 2), 1 / (1 + 50 * math.exp(-5))],
+    ),
+    (
+        *("21a.5", r"solution \$m=([\d.]+)\$\. .*/N=([\d.]+)\$\. The ratio", 4),
+        lambda: [
+            brentq(lambda m: np.tanh(2 * m) - m, 0.5, 1.0),
+            0.02 * (1 - brentq(lambda m: np.tanh(2 * m) - m, 0.5, 1.0) ** 2),
+        ],
+    ),
+    (
+        *("21b.1", r"0.58 = (\d+)\$; .*0.99 = ([\d{},]+)\$", 0),
         lambda: 2 * math.log(1e-3) / np.log([0.58, 0.99]),
     ),
-    ("24.6", r"\\tfrac12=([\d.]+)\$\.", 4, lambda: crowd_share(2, kinds=8)),
+    (
+        *("21b.3", r"ln0.9=(\d+)\$ steps.* needed, (\d+)\.", 0),
+        lambda: [math.log(1e-6) / math.log(0.9), 2 * math.log(1e-6) / math.log(0.9)],
+    ),
+    ("23b.3", r"log_2 300=([\d.]+)\$: nine", 1, lambda: math.log2(0.3 / 1e-3)),
+    ("24.5", r"\\tfrac12=([\d.]+)\$\.", 4, lambda: crowd_share(2, kinds=8)),
+    (
+        # The mean field by finite differences.
+        *("24.4", r"the slope is ([\d.]+)\.", 2),
+        lambda: brentq(lambda m: math.tanh(0.5 * m + 1e-6) - m, -1, 1) / 1e-6,
+    ),
+    (
+        *("24b.3", r"hence \$a=([\d.]+)\$", 3),
+        lambda: brentq(lambda a: (a + 0.5 * (1 - a)) ** 24 - 0.5, 0, 1),
+    ),
+    (
+        *("24b.4", r"so (\d+) channels", 0),
+        lambda: min(range(200), key=lambda d: abs(d**2 + 2 * d - (12 * 32**2 + 9 * 32))),
+    ),
     ("24a.1", r"Two: (\d+) numbers for (\d+) unknowns", 0, lambda: [2 * 6 * 8, 8 * 8 + 2]),
     ("25.3", r"returns ([\d.]+)\.", 6, lambda: critical_beta(0.0, field_scale=0.0)),
     (
@@ -140,6 +243,7 @@ FORMULAS = [
         *("33d.1", r"0\.05 at \$n = (\d+)\$\. .* in (\d+) % of the cells", 0),
         lambda: [math.ceil(math.log(0.05) / math.log(0.9)), 100 * 0.9**8],
     ),
+    ("33d.3", r"3\\ln 10\)=([\d.]+)\$\. Another halving", 3, lambda: math.log10(2) / 3),
     ("34.3", r"0\.1 = (\d+)\$ tokens", 0, lambda: math.log(1e6) / 0.1),
     ("34.4", r"a factor of ([\d.]+)\.", 1, lambda: math.exp(2 * 0.05 * 10)),
 ]
@@ -166,7 +270,7 @@ def test_load_and_temperature():
     assert math.sqrt(3) == near(magnet, 2)
 
 
-@answers("12b.2", "12b.3")
+@answers("12b.2", "12b.3", "12b.4")
 def test_continuous_capacity():
     half = said("12b", r"gives ([\d.]+) \$=I")
     assert continuous_capacity.capacity(50, overlap=0.5, ensemble="binary") == near(half, 3)
@@ -180,16 +284,29 @@ def test_continuous_capacity():
     assert below < goal < above
     width = brentq(lambda d: math.sqrt(d) - 0.5 * math.log(d) - 1.5 - goal, 50, 1000)
     assert width == near(asked, 0)
+    pattern = r"/64=([\d.]+)\$, so .*alpha\}\}=([\d.]+)\$\. .* gives ([\d.]+), since"
+    load, cosine, exact = said("12b", pattern, 3)
+    assert goal / 64 == near(load, 3)
+    # Where a memory on the sphere, at any temperature, needs that overlap.
+    cold = continuous_capacity.capacity(1e6, overlap=cosine)
+    assert cold == pytest.approx(load, abs=0.01)
+    # A component of a unit vector has the t-distribution's angle.
+    tail = student_t.sf(math.sqrt(63) * exact / math.sqrt(1 - exact**2), 63)
+    assert tail == pytest.approx(1e-6, rel=0.2)
 
 
-@answers("12.4")
+@answers("12c.2", "12c.3")
 def test_hidden_neurons():
-    # ρ ü + (1 + ρ) u̇ + (1 − a) u = 0 near a rest; rates of the slow mode.
-    edge = said("12", r"at \$\\omega_0=(\d)\$, with")
+    # ρ ü + (1 + ρ) u̇ + (1 − a) u = 0 near a fixed point; rates of the slow mode.
+    edge = said("12c", r"at \$\\omega_0=(\d)\$, with")
     rates = np.roots([1.0, 2.0, 1.0 - 1j * edge])
     slow = rates[np.argmax(rates.real)]
     assert slow.real == pytest.approx(0.0, abs=1e-9)
-    assert abs(slow.imag) == near(said("12", r"\(1\+\\rho\)=(\d)\$ in units"), 6)
+    assert abs(slow.imag) == near(said("12c", r"\(1\+\\rho\)=(\d)\$ in units"), 6)
+    rate, factor = said("12c", r"\)=(-[\d.]+)\$\. Without .* factor of \$([\d.]+)\$", 2)
+    slowest = max(np.roots([0.25, 1.0, 0.9]))
+    assert slowest == near(rate, 2)
+    assert slowest / -0.9 == near(factor, 1)
 
 
 @answers("13.4")
@@ -229,8 +346,12 @@ def test_rests_of_a_glass():
     assert places == {(0.0,) * 16}
 
 
-@answers("22.2")
+@answers("22.2", "22.3")
 def test_vector_spins():
+    theory, known = said("22", r"gives \$L=([\d.]+)\$\. .* is ([\d.]+), so that", 2)
+    assert theory == near(4 / (1 + math.sqrt(17)), 4)
+    assert known == near(ive(32, 128.0) / ive(31, 128.0), 4)
+    assert 0 < known - theory < min(0.003, theory / 64)
     told = said("22", r"Both give ([\d.]+): a pair")
     pair = torch.tensor([[0, 0.5], [0.5, 0]]).double()
     by_package = solve_saddle_point(pair, fields=torch.zeros(2, 1).double(), beta=1.0).correlations
@@ -261,6 +382,14 @@ def test_the_anatomy():
     assert sizes(crossing) == pytest.approx([0.1] * 2, abs=0.02)
 
 
+@answers("23b.2")
+def test_the_eigenvalue_of_the_hub():
+    assert r"which is $\tfrac g2\sqrt{N-1}$ times the vector" in exercises("23b")
+    hub = np.zeros((10, 10))
+    hub[0, 1:] = hub[1:, 0] = 0.5 / 2
+    assert np.linalg.eigvalsh(hub)[-1] == pytest.approx(0.5 / 2 * 3)
+
+
 @answers("23.5")
 def test_the_response():
     assert "decides about half as much of the attention step as of the response" in exercises("23")
@@ -277,6 +406,15 @@ def test_the_response():
             shares.append(study.share_between_groups(getattr(parts, name)[:, :, 0]))
     ratios = np.divide(found["first_step"], found["response"])
     assert ratios == pytest.approx([0.5, 0.5], abs=0.1)
+
+
+@answers("23c.3")
+def test_a_candidate_that_contains_its_target():
+    third, equal = said("23c", r"This is ([\d.]+) for one third and ([\d.]+) for equal", 2)
+    signal, noise = np.random.default_rng(0).standard_normal((2, 400_000))
+    for size, told in ((1 / 3, third), (1.0, equal)):
+        candidate = signal + math.sqrt(size) * noise
+        assert np.corrcoef(candidate, signal)[0, 1] ** 2 == pytest.approx(told, abs=0.005)
 
 
 @answers("23c.2")
@@ -315,12 +453,12 @@ def two_tokens(tokens, **options):
     return module(tokens)[0].detach()
 
 
-@answers("24.1", "24.5")
+@answers("24.1", "24b.1")
 def test_two_tokens():
     weak = said("24", r"turns into \$([\d.]+)\$ for")
     alike = two_tokens(torch.ones(1, 2, 1).double(), coupling_strength=1e-9, normalize=False)
     assert float(alike[0, 0]) == near(weak, 3)
-    told, modules = said("24", r"\$([\d.]+)\^L<10\^\{-3\}\$ gives \$L>([\d.]+)\$: eight", 2)
+    told, modules = said("24b", r"\$([\d.]+)\^L<10\^\{-3\}\$ gives \$L>([\d.]+)\$: eight", 2)
     angle = 1e-4
     tokens = torch.tensor([[[1.0, angle], [1.0, -angle]]], dtype=torch.float64)
     out = two_tokens(tokens, coupling_strength=0.5)
@@ -329,7 +467,7 @@ def test_two_tokens():
     assert math.log(0.001) / math.log(shrink) == near(modules, 1)
 
 
-@answers("32b.3", "32b.5")
+@answers("32b.3", "32b.4", "32b.5")
 def test_finite_size():
     rate, grown, bits = said(
         "32b", r"2\\lambda=([\d.]+)\$ about \$(\d)\\times10\^6\$ times: \$(\d)\\times10", 3
@@ -339,6 +477,103 @@ def test_finite_size():
     few, wanted = said("32b", r"= ?10\^\{(\d+)\}\$ times as many: \$10\^\{(\d+)\}", 2)
     assert math.log10(math.exp(0.29 * (100 - 20))) == near(few, 0)
     assert wanted == few + 6
+    gained = said("32b", r"log_2 10\\approx(\d+)\$ tokens")
+    # Differences grow and fresh noise adds up, for as many samples and for a hundred times as many.
+    tokens = []
+    for samples in (1e8, 1e10):
+        variance = 0.0
+        for token in range(1000):
+            variance = 2**0.2 * variance + 1 / samples
+            if variance > 0.01:
+                tokens.append(token)
+                break
+    assert tokens[1] - tokens[0] == pytest.approx(gained, abs=1)
+
+
+@answers("32c.3", "32c.4")
+def test_corrections():
+    rate, predicted, slope, measured = said(
+        "32c", r"1000\)/([\d.]+)\\approx(\d+)\$ tokens.* of \$([\d.]+)\$ it is about (\d+)", 4
+    )
+    assert math.log(1000) / rate == near(predicted, 0)
+    assert slope * math.log(1000) / rate == near(measured, 0)
+    told = said("32c", r"s\(1\)=([\d.]+)\$.*gives \$([\d.]+)\$, and .* average is ([\d.]+)\.", 3)
+
+    def probability(logit):
+        return 1 / (1 + np.exp(-logit))
+
+    step = 1e-3
+    curvature = probability(1 + step) - 2 * probability(1) + probability(1 - step)
+    average = norm.expect(lambda z: probability(1 + z))
+    assert told == [
+        near(probability(1), 3),
+        near(probability(1) + curvature / step**2 / 2, 3),
+        near(average, 3),
+    ]
+
+
+@answers("31.4", "31.5")
+def test_a_mixture_and_a_margin():
+    mixed = said("31", r"tanh\(2\\beta m\)=([\d.]+)\$ with features 1 and 2")
+    one, two = np.random.default_rng(0).choice([-1.0, 1.0], (2, 200_000))
+    means = np.tanh(3.0 * (one + two))
+    assert [one @ means / len(one), two @ means / len(one)] == pytest.approx([mixed] * 2, abs=0.01)
+    factor = said("31", r"approx(\d+)\$\. So a margin")
+    scores = torch.zeros(1000)
+    scores[3] = 0.1
+    reached = [torch.softmax(gamma * scores, 0)[3].item() for gamma in (factor - 1, factor + 1)]
+    assert reached[0] < 0.9 < reached[1]
+
+
+@answers("32.4", "32.5")
+def test_letters_and_bits():
+    slope, curvature = said("32", r"probability \$([\d.]+)\$ of .*frac12=([\d.]+)\$\. The p", 2)
+    source = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    weights = torch.tensor([0.5, 0.25, 0.125, 0.125], dtype=torch.float64)
+    marked = torch.tensor([1.0, 0.0, 0.0, 0.0], dtype=torch.float64)
+    logarithm = torch.log((weights * torch.exp(source * marked)).sum())
+    (first,) = torch.autograd.grad(logarithm, source, create_graph=True)
+    (second,) = torch.autograd.grad(first, source)
+    assert (first.item(), second.item()) == (slope, curvature)
+    difference, constant, bits = said(
+        "32", r"it is ([\d.]+), so \$c\$ is about ([\d.]+)\..* needs about ([\d,]+) bits", 3
+    )
+    assert 256 * difference == pytest.approx(constant, rel=0.02)
+    assert constant / 1e-5 == pytest.approx(bits, rel=0.01)
+    # By the curvature of the map: half of it times the variance, from the first tokens on.
+    mean = 0.5
+    shift = 0.0
+    variance = 0.0
+    for _ in range(3):
+        after = math.tanh(1.5 * mean)
+        slope = 1.5 * (1 - after**2)
+        shift = slope * shift - 1.5 * after * slope * variance
+        variance = slope**2 * variance + 1 - after**2
+        mean = after
+    assert abs(shift) == pytest.approx(constant, rel=0.05)
+
+
+@answers("33.4", "33.5")
+def test_growth_of_differences():
+    rate, steps = said("33", r"\\lambda=\\ln2=([\d.]+)\$, .*/\\ln2\\approx(\d+)\$ steps", 2)
+    orbit = np.random.default_rng(0).random(1000)
+    twin = orbit + 1e-10
+    gaps = []
+    for _ in range(60):
+        orbit = 4 * orbit * (1 - orbit)
+        twin = 4 * twin * (1 - twin)
+        gaps.append(np.abs(twin - orbit))
+    growth = np.log(np.median(gaps[19]) / np.median(gaps[4])) / 15
+    assert growth == pytest.approx(rate, abs=0.05)
+    # Half of the differences are of order one a few steps around the time that the exponent gives.
+    typical = np.median(gaps, axis=1)
+    assert np.flatnonzero(typical > 0.1)[0] == pytest.approx(steps, abs=4)
+    half, single, more = said(
+        "33", r"approx(\d+)\$ tokens\. With .*approx(\d+)\$ tokens, so that (\d+) more", 3
+    )
+    assert 11 * math.log(2) / 0.05 == near(half, 0)
+    assert 24 * math.log(2) / 0.05 == near(single, 0)
+    assert 13 * math.log(2) / 0.05 == near(more, 0)
 
 
 @answers("33b.2", "33b.3", "33b.5")
@@ -362,7 +597,7 @@ def test_lifetimes():
     assert math.exp(law.value @ [1, 3000]) == pytest.approx(1200, rel=0.1)
 
 
-@answers("33c.1", "33c.2")
+@answers("33c.1", "33c.2", "33c.3", "33c.4")
 def test_bifurcations():
     found = onset(Network.document())
     mu = found.mu[0]
@@ -376,9 +611,40 @@ def test_bifurcations():
     z = np.exp(2j * phase / 5)
     sharp = found.beta[0] * abs(mu)
     assert z**4 == pytest.approx(sharp * np.exp(1j * phase) * (z ** np.arange(4)).mean())
+    # Long windows, from the roots of the characteristic equation alone.
+    limit = said("33c", r"beta_c\\to\\pi/2=([\d.]+)\$")
+
+    def largest(beta, mu, length):
+        roots = np.roots([1.0, *[-beta * mu / length] * length])
+        return roots[np.argmax(np.abs(roots))]
+
+    def critical(mu, length):
+        return brentq(lambda beta: abs(largest(beta, mu, length)) - 1.0, 0.5, 2.0 * length)
+
+    assert critical(1j, 40) * 41 / 40 == pytest.approx(limit, abs=0.003)
+    assert critical(-1.0, 12) == pytest.approx(12.0)
+    assert abs(np.angle(largest(critical(1j, 12), 1j, 12))) == pytest.approx(math.pi / 13)
+    # All multipliers reach the circle together, and each returns after T + 1 tokens.
+    assert np.roots([1.0, *[1.0] * 12]) ** 13 == pytest.approx(np.ones(12))
+    assert "a Neimark–Sacker point with a period of six steps" in exercises("33c")
+    assert np.abs(np.angle(np.roots([1.0, -1.0, 1.0]))) == pytest.approx(2 * math.pi / 6)
+    assert np.abs(np.roots([1.0, -1.0, 0.99])).max() < 1.0 < np.abs(np.roots([1, -1, 1.01])).max()
 
 
-@answers("35.4", "35b.1", "35b.3", "36.1")
+@answers("33e.3", "33e.4")
+def test_the_census():
+    told = said("33e", r"2\^\{-3/2\}=([\d.]+)\$ for .*2\^\{-15/2\}=([\d.]+)\$", 2)
+    rng = np.random.default_rng(0)
+    for size, chance, error in ((3, told[0], 0.03), (6, told[1], 0.004)):
+        eigenvalues = np.linalg.eigvals(rng.standard_normal((8000, size, size)))
+        assert (eigenvalues.imag == 0).all(axis=1).mean() == pytest.approx(chance, abs=error)
+    # What none of n leaves open.
+    highs = said("33e", r"n=12\$, .*\)=([\d.]+)\$ with .* would end at ([\d.]+),", 2)
+    for trials, high in zip((12, 14), highs, strict=True):
+        assert binomtest(0, trials).proportion_ci(method="wilson").high == near(high, 2)
+
+
+@answers("35.4", "35.5", "35b.1", "35b.3", "36.1")
 def test_other_tokens_and_learning():
     share, words, bits, tens = said(
         "35", r"\$2\^\{([\d.]+)\\cdot(\d+)\} = 2\^\{(\d+)\}\$, more than \$10\^\{(\d+)\}", 4
@@ -387,6 +653,12 @@ def test_other_tokens_and_learning():
     assert site_information(letters, ATTENTION, beta=BETA) / math.log(2) == near(share, 3)
     assert share * words == near(bits, 0)
     assert math.floor(bits * math.log10(2)) == tens
+    patches, narrower = said("35", r"sqrt\{(\d+)\}=(\d+)\$ for any size", 2)
+    rng = np.random.default_rng(0)
+    for words in (32, 1024):
+        value = rng.standard_normal(words)
+        whole = rng.choice(value, (2000, int(patches))).mean(axis=1).std()
+        assert value.std() / whole == pytest.approx(narrower, rel=0.06)
     assert 1e6 / math.sqrt(1000) == near(said("35b", r"\\approx ([\d{},]+)\$\."), -2)
     kept, remembered = said("35b", r"frac\{1\+([\d.]+)\}\{1-0\.990\} \\approx ([\d.]+)\$\.", 2)
     assert math.exp(-1 / 100) == near(kept, 3)

@@ -33,7 +33,7 @@ def test_open_cells_are_few_short_and_alone(name):
         assert len(source.strip().splitlines()) <= LONGEST
         assert imported(source) <= LIBRARIES
     # In the chapter they run among its other cells, whose parameters they must not move.
-    given = set(Chapter(ROOT, name).parameters.parameters)
+    given = set(Chapter(ROOT, name).parameter_cell.parameters)
     assert not given & set().union(*map(assigned, cells))
 
 

@@ -302,11 +302,13 @@ def test_what_stood_is_told_in_words_with_undecided_apart_from_against(book, tmp
     )
     sure = claims.how_sure(tmp_path, claim)
     assert sure == (
-        "of 20 settings from 20 sets of runs: 10 stand, 9 undecided, 1 against, all of fresh runs"
+        "of 20 settings from 20 sets of runs: 10 stand, 9 undecided, 1 against, all of fresh runs. "
+        "The verdict is about the values tried: rate 0.01 to 0.02; start cold"
     )
     assert claims.how_sure(tmp_path, claim | {"verdict": "held in", "confirmed": ""}) == (
         "in a region that was found afterwards and that no fresh runs have confirmed, of 8 "
-        "settings from 8 sets of runs: 8 stand, 0 undecided, 0 against"
+        "settings from 8 sets of runs: 8 stand, 0 undecided, 0 against. The verdict is about the "
+        "values tried: rate 0.01 to 0.02; start cold"
     )
     everywhere = claim | {"verdict": "open", "confirmed": "", "region": ""}
     assert claims.how_sure(tmp_path, everywhere).endswith(": 8 stand, 0 undecided, 4 against")
@@ -316,7 +318,7 @@ def test_what_stood_is_told_in_words_with_undecided_apart_from_against(book, tmp
 
 
 def test_a_draw_is_known_by_the_words_of_its_name():
-    drawn = "data seed seeds first_seed split splits draw systems place first_text context"
+    drawn = "data group seed seeds first_seed split splits draw systems place first_text context"
     chosen = "sizes beta start start_law null gauge rate samples steps seen family of_the_line"
     assert all(map(robustness.is_draw, drawn.split()))
     assert not any(map(robustness.is_draw, chosen.split()))

@@ -470,13 +470,21 @@ def how_sure(root: Path, claim: Mapping[str, Any]) -> str:
     """
     if claim["identity"]:
         return str(claim["identity"])
-    if claim["confirmed"]:
-        fresh = read_columns(root / TABLES / claim["confirmed"])
-        return f"of {robustness.tally(fresh)}, all of fresh runs"
     if not claim["settings"]:
         return ""
-    counts = robustness.tally(read_columns(root / TABLES / claim["settings"]), claim["region"])
-    if not claim["region"]:
-        return f"of {counts}"
-    where = "in a region that was found afterwards and that no fresh runs have confirmed"
-    return f"{where}, of {counts}"
+    table = read_columns(root / TABLES / claim["settings"])
+    inside = robustness.in_region(table, claim["region"])
+    tables = [{name: column[inside] for name, column in table.items()}]
+    counts = robustness.tally(table, claim["region"])
+    if claim["confirmed"]:
+        tables.append(read_columns(root / TABLES / claim["confirmed"]))
+        sure = f"of {robustness.tally(tables[-1])}, all of fresh runs"
+    elif claim["region"]:
+        where = "in a region that was found afterwards and that no fresh runs have confirmed"
+        sure = f"{where}, of {counts}"
+    else:
+        sure = f"of {counts}"
+    if claim["verdict"] == "open":
+        return sure
+    # A region leaves most columns free, and a table shows each of them between two ends only.
+    return f"{sure}. The verdict is about the values tried: {robustness.tried_in_words(tables)}"

@@ -12,7 +12,7 @@ A region is a condition on the columns. It is written first; then the command `t
 confirming table `confirm_ID.csv` from fresh runs, and its first line records the region.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +36,7 @@ DRAWS = frozenset(
         "context",
         "data",
         "draw",
+        "group",
         "network",
         "place",
         "run",
@@ -228,6 +229,23 @@ def choices_in_words(table: Columns) -> str:
         are_numbers = tried.dtype.kind in "if"
         words = [f"{level:g}" if are_numbers else str(level) for level in tried]
         if len(words) > 6 and are_numbers:
+            words = [f"{words[0]} to {words[-1]}"]
+        parts.append(f"{name.replace('_', ' ')} {', '.join(words)}")
+    return "; ".join(parts)
+
+
+def tried_in_words(tables: Sequence[Columns]) -> str:
+    """Return the range of each choice over tables, as `rate 0.01 to 0.1; start cold, warm`.
+
+    Random draws are left out: nobody asks for what they were.
+    """
+    parts = []
+    for name in choices(tables[0]):
+        if is_draw(name):
+            continue
+        tried = np.unique(np.concatenate([table[name] for table in tables]))
+        words = [f"{level:g}" if tried.dtype.kind in "if" else str(level) for level in tried]
+        if tried.dtype.kind in "if" and len(words) > 1:
             words = [f"{words[0]} to {words[-1]}"]
         parts.append(f"{name.replace('_', ' ')} {', '.join(words)}")
     return "; ".join(parts)

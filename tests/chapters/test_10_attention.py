@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from open_cells import run_open_cells
 from torch.nn.functional import scaled_dot_product_attention
 
 from compendium.c10_attention import study
@@ -159,3 +160,14 @@ def test_families_are_linear_at_a_fixed_budget_and_quadratic_at_a_fixed_share():
     for length in (128, 256):
         x = draw(length, 6)
         assert study.count_cost(attention, x, keys=x, values=x) == (24 * length**2, length**2)
+
+
+def test_open_cells_give_the_heads_of_the_package():
+    cells = run_open_cells("10_attention")
+    tokens = torch.as_tensor(cells["token_vectors"])
+    wanted = study.multi_head_attention(tokens, keys=tokens, values=tokens, heads=2)
+    assert_same(torch.as_tensor(cells["outputs_in_order"]), wanted)
+    assert cells["permutation_error"] < 1e-14
+    keys = torch.eye(2, dtype=torch.float64)
+    values = torch.tensor([[10.0], [20.0]], dtype=torch.float64)
+    assert cells["example"] == pytest.approx(attention(keys[:1], keys=keys, values=values).item())

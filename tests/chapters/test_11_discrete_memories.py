@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+from open_cells import run_open_cells
 from scipy.special import erf, erfc
 from scipy.stats import binom
 
 from compendium.c11_discrete_memories import study
 from compendium.common.classical_capacity import retrieval_load
 from spinformer.core.statistics import mean_estimate
-from spinformer.hopfield.discrete import Separation, polynomial
+from spinformer.hopfield.discrete import Separation, energy, fields, polynomial
 
 
 def test_mean_field_curve_solves_the_equations_of_amit_gutfreund_sompolinsky():
@@ -221,3 +222,24 @@ def test_errors_of_the_fitted_exponent_are_the_scatter_over_seeds():
     of_power = scatter_over_error([e.value for e in exponents], [e.error for e in exponents])
     # Weights from eight blocks are noisy themselves, which widens the scatter of the slope.
     assert 0.8 < of_power < 1.6
+
+
+def test_open_cells_descend_the_package_energy_to_one_of_its_fixed_points():
+    cells = run_open_cells("11_discrete_memories")
+    patterns = cells["random_patterns"]
+    ends = np.array([cells["noisy_state"], cells["state"]])
+    # The package counts the diagonal, which is the same constant in both states.
+    change = np.diff(energy(patterns, states=ends))[0]
+    assert cells["energy_change"] == pytest.approx(change)
+    assert change < 0
+    assert cells["overlap_before"] == pytest.approx(0.6)
+    assert cells["overlap_after"] > 0.99
+    local = fields(patterns, states=ends[1:], diagonal=False)
+    np.testing.assert_allclose(local[0], cells["couplings"] @ cells["state"])
+    assert (local * ends[1:] >= 0).all()
+
+
+def test_open_cells_find_the_capacity_of_the_package():
+    cells = run_open_cells("11_discrete_memories")
+    loads = retrieval_load(np.linspace(0.95, 0.99, 40_001))
+    assert cells["largest_load"] == pytest.approx(loads.max(), abs=1e-8)

@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from open_cells import run_open_cells
 from scipy.optimize import brentq
 from scipy.special import erf
 from scipy.stats import norm
@@ -168,3 +169,13 @@ def test_copies_have_the_susceptibility_of_the_replicon(load, temperature):
     theory = 1 / (1 - load / (temperature - 1) ** 2)
     assert 250 * found.value == pytest.approx(theory, abs=4 * 250 * found.error + 0.05)
     assert 250 * found.error < 0.25
+
+
+def test_open_cells_find_the_capacity_and_the_melting_of_the_package():
+    cells = run_open_cells("11b_load_and_temperature")
+    assert cells["largest_load"] == pytest.approx(study.retrieval_fold(0.02)[0], abs=5e-4)
+    # Just beyond the fold the iteration needs ever more steps to leave the pattern.
+    melting = study.melting_temperature(0.05)
+    assert cells["highest_temperature"] == pytest.approx(melting, abs=1e-3)
+    state = study.replica_state(0.08, temperature=0.3)
+    assert cells["retrieved_overlap"](0.08, 0.3) == pytest.approx(state.overlap, abs=1e-9)

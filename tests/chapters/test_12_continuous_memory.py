@@ -7,11 +7,10 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from scipy.integrate import solve_ivp
-from scipy.optimize import approx_fprime
-from scipy.special import logsumexp, softmax
+from open_cells import run_open_cells
+from scipy.special import softmax
 
-from compendium.c12_continuous_memory import hidden_neurons, study
+from compendium.c12_continuous_memory import study
 from compendium.common import images
 from spinformer.core.statistics import student_interval
 from spinformer.hopfield import continuous
@@ -220,133 +219,14 @@ def test_kinds_are_those_of_the_fixed_points():
     assert found[2, 0].tolist() == [1.0] * 3
 
 
-BETA = 1.5
-
-
-def draw(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape)
-
-
-def downhill(patterns, v):
-    """−∇E of attention."""
-    slope = continuous.gradient(torch.as_tensor(patterns), states=torch.as_tensor(v), beta=BETA)
-    return -slope.numpy()
-
-
-@pytest.mark.parametrize("ratio", [0.2, 1.0, 5.0])
-def test_the_neurons_are_a_particle_with_friction(ratio):
-    """ρ ü + (1 + ρ) u̇ = −∇E(u) from rest, h = Xu, v = u + ρ u̇; ρ and 1/ρ give one path."""
-    patterns = draw(7, 4)
-    query = draw(1, 4, seed=1)
-
-    def neurons(ratio, duration):
-        times = hidden_neurons.Times(duration=duration, points=13, accuracy=1e-11)
-        return hidden_neurons.flow(patterns, queries=query, beta=BETA, ratio=ratio, times=times)
-
-    visible, hidden = neurons(ratio, 6.0)
-
-    def newton(_, state):
-        u, speed = np.split(state, 2)
-        return np.concatenate([speed, (downhill(patterns, u) - (1 + ratio) * speed) / ratio])
-
-    path = solve_ivp(
-        newton,
-        (0, 6),
-        np.concatenate([query[0], np.zeros(4)]),
-        t_eval=np.linspace(0, 6, 13),
-        rtol=1e-11,
-        atol=1e-11,
-    ).y.T
-    np.testing.assert_allclose(hidden[0], path[:, :4] @ patterns.T, atol=1e-7)
-    np.testing.assert_allclose(visible[0], path[:, :4] + ratio * path[:, 4:], atol=1e-7)
-    _, mirrored = neurons(1 / ratio, 6.0 / ratio)
-    np.testing.assert_allclose(hidden, mirrored, atol=1e-7)
-
-
-@pytest.mark.parametrize("ratio", [0.05, 20.0])
-def test_the_energy_of_both_kinds_falls_from_an_empty_start(ratio):
-    """E = v²/2 + h·f − L_h − f·Xv, written out here; attention's where hidden neurons follow."""
-    patterns = draw(7, 4)
-    query = draw(1, 4, seed=1)
-
-    def energy(v, h):
-        f = hidden_neurons.softmax(BETA * h)
-        own = 0.5 * (v**2).sum(-1) + (h * f).sum(-1) - logsumexp(BETA * h, axis=-1) / BETA
-        return own - (f * (v @ patterns.T)).sum(-1)
-
-    times = hidden_neurons.Times(duration=4.0, points=400, accuracy=1e-11)
-    v, h = hidden_neurons.flow(
-        patterns, queries=query, beta=BETA, ratio=ratio, times=times, empty=True
-    )
-    assert not h[:, 0].any()
-    assert np.diff(energy(v, h), axis=1).max() < 1e-9
-    plain = continuous.energy(torch.as_tensor(patterns), states=torch.as_tensor(query), beta=BETA)
-    np.testing.assert_allclose(energy(query, query @ patterns.T), plain)
-
-
-def test_the_slow_flow_descends_the_energy_of_attention():
-    patterns = draw(7, 4)
-    queries = draw(3, 4, seed=1)
-    times = hidden_neurons.Times(duration=2.0, points=11, accuracy=1e-11)
-    paths = hidden_neurons.slow_flow(patterns, queries=queries, beta=BETA, times=times)
-    for query, path in zip(queries, paths, strict=True):
-        other = solve_ivp(
-            lambda _, v: downhill(patterns, v),
-            (0, 2),
-            query,
-            t_eval=np.linspace(0, 2, 11),
-            rtol=1e-11,
-            atol=1e-11,
-        )
-        np.testing.assert_allclose(path, other.y.T, atol=1e-8)
-
-
-@pytest.mark.parametrize("ratio", [0.1, 1.0, 7.0])
-def test_relaxation_rates_are_eigenvalues_of_the_whole_network(ratio):
-    patterns = draw(7, 4)
-    values = draw(7, 4, seed=1)
-    slope = approx_fprime(draw(7, seed=2), lambda h: hidden_neurons.softmax(BETA * h), 1e-8)
-    slope = 0.5 * (slope + slope.T)
-    for given, real in ((patterns, True), (values, False)):
-        whole = np.block([[-np.eye(4), given.T @ slope], [patterns / ratio, -np.eye(7) / ratio]])
-        rates = hidden_neurons.relaxation_rates(
-            np.linalg.eigvals(given.T @ slope @ patterns), ratio=ratio
-        )
-        spectrum = np.linalg.eigvals(whole)
-        for rate in rates.ravel():
-            assert np.abs(spectrum - rate).min() < 1e-6
-        if real:
-            assert np.abs(rates.imag).max() < 1e-6
-    # However fast the hidden neurons are, the slow rate is that of the slow flow, a − 1.
-    slow = hidden_neurons.relaxation_rates([0.5, 0.9, 1.2], ratio=1e-15)[:, 1]
-    np.testing.assert_allclose(slow, [-0.5, -0.1, 0.2], rtol=1e-8)
-    # The edge of stability for complex slopes: a parabola.
-    for imaginary in (0.5, 1.5, 3.0):
-        edge = 1 - ratio * imaginary**2 / (1 + ratio) ** 2 + 1j * imaginary
-        assert abs(hidden_neurons.relaxation_rates(edge, ratio=ratio).real.max()) < 1e-12
-
-
-@pytest.mark.claim("A9b")
-def test_hidden_neurons_may_be_eliminated_if_they_start_where_they_belong():
-    drawn = hidden_neurons.memories(2, queries=3, seed=11)
-    ratios = [1e-3, 1e-2]
-    first = hidden_neurons.distances(drawn[:1], beta=0.8, ratios=ratios)
-    second = hidden_neurons.distances(drawn[1:], beta=0.8, ratios=ratios)
-    errors = hidden_neurons.distances(drawn, beta=0.8, ratios=ratios)
-    assert (errors == np.maximum(first, second)).all()
-    assert (abs(np.log10(errors[:, 1] / errors[:, 0]) - [1, 2]) < [0.1, 0.2]).all()
-    # Other memories than those of the chapter.
-    drawn = hidden_neurons.memories(5, queries=8, seed=12)
-    reference = hidden_neurons.ends(drawn, beta=0.8, ratio=0.0)
-    matched = hidden_neurons.elsewhere(
-        reference, other=hidden_neurons.ends(drawn, beta=0.8, ratio=1.0)
-    )
-    fresh = hidden_neurons.elsewhere(
-        reference, other=hidden_neurons.ends(drawn, beta=0.8, ratio=10.0, empty=True)
-    )
-    assert matched["tried"] == fresh["tried"] == 40
-    assert matched["count"] / matched["tried"] < 0.1
-    assert fresh["low"] > 0.3
-    # A query that rests in one of the two only is not counted, nor tried.
-    moved = hidden_neurons.elsewhere(reference, other=(reference[0] + 1.0, np.arange(40) >= 3))
-    assert moved["count"] == moved["tried"] == 37
+def test_open_cells_take_the_steps_of_the_package():
+    cells = run_open_cells("12_continuous_memory")
+    patterns = torch.as_tensor(cells["random_patterns"])
+    path = torch.as_tensor(np.array(cells["path"]))
+    steps = update(patterns, states=path[:-1], beta=0.5)
+    torch.testing.assert_close(path[1:], steps, rtol=1e-12, atol=1e-12)
+    energies = continuous.energy(patterns, states=path, beta=0.5)
+    np.testing.assert_allclose(cells["path_energies"], energies, rtol=1e-12)
+    assert np.diff(cells["path_energies"])[0] < -1
+    assert cells["path_distances"][0] > 0.5
+    assert cells["path_distances"][1] < 0.01

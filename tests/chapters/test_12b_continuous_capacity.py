@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from open_cells import run_open_cells
 from scipy.optimize import curve_fit
 from scipy.stats import norm
 
@@ -223,3 +224,14 @@ def test_a_line_far_from_its_points_has_wider_errors():
         found = study.line_fit(x, values=values, errors=errors)
         assert [each.value for each in found] == pytest.approx(fit)
         assert [each.error for each in found] == pytest.approx(covariance.diagonal() ** 0.5)
+
+
+def test_open_cells_predict_and_measure_where_a_pattern_is_outweighed():
+    cells = run_open_cells("12b_continuous_capacity")
+    wanted = study.one_step_log_count(14, beta=1.0)
+    assert cells["predicted_log_count"] == pytest.approx(wanted, abs=1e-6)
+    assert cells["log_count_outweighed"](40, beta=0.5) == pytest.approx(
+        study.one_step_log_count(40, beta=0.5), abs=1e-6
+    )
+    # The median of two hundred logarithms that scatter by less than one.
+    assert cells["measured_log_count"] == pytest.approx(wanted, abs=0.3)

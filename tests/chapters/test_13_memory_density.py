@@ -7,11 +7,19 @@ import numpy as np
 import pytest
 import torch
 from known_memories import normal
+from open_cells import run_open_cells
 from scipy.special import ndtr
 
 from compendium.c13_memory_density import study
 from compendium.common.images import digits
-from spinformer.hopfield.density import fit_em, log_prob, log_weights, loss, loss_gradient
+from spinformer.hopfield.density import (
+    fit_em,
+    log_partition,
+    log_prob,
+    log_weights,
+    loss,
+    loss_gradient,
+)
 
 
 @pytest.mark.nightly
@@ -130,3 +138,27 @@ def test_pair_mixing_is_the_decay_of_the_gibbs_chain(left, right, beta):
     # One far, one near the origin: hops to the far one happen at Φ(0.3), back never.
     patterns = torch.tensor([[2e3], [0.3]], dtype=torch.float64)
     assert study.pair_mixing(patterns) == pytest.approx(1.0 - float(ndtr(0.3)), abs=1e-6)
+
+
+def test_the_open_cells_do_what_the_package_does():
+    """Z, the end of exact learning, the mean contrastive step, and the spreads of the norms."""
+    cells = run_open_cells("13_memory_density")
+    closed = float(log_partition(torch.as_tensor(cells["two_on_a_line"])))
+    assert cells["log_z_from_grid"] == pytest.approx(closed, abs=1e-9)
+    assert cells["log_z_in_closed_form"] == pytest.approx(closed, abs=1e-12)
+    means = torch.as_tensor(cells["cluster_means"])
+    cloud = torch.as_tensor(cells["cloud"])
+    exact = fit_em(means, data=cloud, max_steps=3000, tolerance=1e-12).patterns
+    np.testing.assert_allclose(cells["by_exact_steps"], exact, atol=1e-4)
+    # Near patterns, between which the chain crosses: steps averaged over many samples of the cloud.
+    many = DATA.repeat(2000, 1)
+    random = np.random.default_rng(5)
+    step = cells["contrastive_step"](PATTERNS.numpy(), many.numpy(), random, rate=1.0)
+    slope = study.contrastive_gradient(PATTERNS, data=many, steps=1, seed=4)
+    np.testing.assert_allclose(step - PATTERNS.numpy(), -slope, atol=0.01)
+    spread = {
+        name: np.linalg.norm(cells[name], axis=1).std(ddof=1)
+        for name in ("cluster_means", "by_exact_steps", "by_contrastive_steps")
+    }
+    assert spread["by_exact_steps"] < 0.1 * spread["cluster_means"]
+    assert spread["by_contrastive_steps"] > 0.8 * spread["cluster_means"]

@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 import torch
 from minilm_model import two_models
+from open_cells import run_open_cells
 from scipy.special import softmax
 
 from compendium.c14b_heads_and_fixed_points import loops, sizes
+from spinformer.hopfield.continuous import retrieve
+from spinformer.hopfield.fixed_points import effective_entries
 from spinformer.language.encoder import Architecture, LanguageModel, LayerTrace, run_model
 from spinformer.language.untrained import example_model
 
@@ -215,3 +218,20 @@ def test_medians_of_a_small_model_by_hand():
             assert row["entries"] == np.median(1 + (shares < 0.9).sum(-1))
             assert row["spread"] == pytest.approx(np.median(logits.std(-1)), rel=1e-12)
         assert len(found) == 2
+
+
+def test_the_open_cells_do_what_the_package_does():
+    """Counts of keys before and after, the opposed loop's derivative, and its critical gain."""
+    cells = run_open_cells("14b_heads_and_fixed_points")
+    keys = torch.as_tensor(cells["centred_keys"])
+    first = effective_entries(torch.softmax(3 * keys @ keys.mT, -1))
+    found = retrieve(keys, queries=3 * keys, beta=1.0, tolerance=1e-12, max_steps=10_000)
+    assert cells["needed"]["first step"] == first.tolist()
+    assert cells["needed"]["fixed point"] == effective_entries(found.attention).tolist()
+    assert cells["ends_of_pair"][1.0] == pytest.approx(0.0, abs=0.03)
+    assert cells["ends_of_pair"][2.0] == pytest.approx(2 * np.tanh(2 * 1.9987), abs=1e-4)
+    slope = loops.loop_jacobian(keys, values=-keys, at=torch.zeros(16).double(), beta=1.0)
+    np.testing.assert_allclose(cells["derivative"], slope, atol=1e-12)
+    assert cells["leading_eigenvalue"] == pytest.approx(loops.leading_eigenvalue(slope).real)
+    assert cells["last_jump"]["below"] < 1e-6
+    assert cells["last_jump"]["above"] > 0.1

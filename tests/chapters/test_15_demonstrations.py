@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from open_cells import run_open_cells
 
 from compendium.c15_demonstrations import boundary as study, model
 from compendium.c15_demonstrations.model import WORDS, draw_episodes, read, split_digits, train
@@ -312,3 +313,19 @@ def test_slopes_go_through_zero_and_up_to_a_ratio():
     table["value"] = value
     assert study.law_slopes(table, most=4) == pytest.approx([1.0, 2.0])
     assert study.law_slopes(table, most=8).min() > 2.1
+
+
+def test_the_open_cells_do_what_the_package_does():
+    """Boundaries of one step, by the exponential and without it, and the edge of the basin."""
+    cells = run_open_cells("15_demonstrations")
+    for copies, (memory, regression) in cells["boundaries"].items():
+        # β = 4 and |A − B|² = 2, so that κ = 2.
+        position = study.boundary_position(np.log(copies), strength=2.0)
+        assert memory == pytest.approx(position, abs=1e-4)
+        assert regression == pytest.approx(-np.tanh(0.5 * np.log(copies)), abs=1e-4)
+    assert cells["growth_of_memory"] == pytest.approx(3.0, abs=1e-3)
+    assert cells["growth_of_regression"] == pytest.approx(7 / 3, abs=1e-3)
+    edge = study.edge_position(np.log(2), strength=2.0)
+    assert cells["basin_edge"] == pytest.approx(edge, abs=2e-3)
+    assert cells["basin_of_b_with_three_copies"] == 0.0
+    assert np.log(3) > study.spinodal(2.0) > np.log(2)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from open_cells import run_open_cells
 
 import compendium.c21_ising.study as ising_study
 from bookmaker.source import Chapter
@@ -27,6 +28,14 @@ def test_differences_of_the_free_energy():
     slope = field_differences(couplings, fields=fields, beta=0.7)
     exact = solve_exact(couplings, fields=fields, beta=0.7)
     assert slope == pytest.approx(exact.magnetization, abs=1e-7)
+
+
+def test_the_open_cells_give_the_mean_spins():
+    cells = run_open_cells("21_ising")
+    exact = solve_exact(cells["ten_spin_matrix"], fields=cells["ten_fields"], beta=1.0)
+    assert cells["ten_spin_free_energy"] == pytest.approx(float(exact.free_energy), abs=1e-10)
+    assert cells["ten_spin_means"] == pytest.approx(exact.magnetization, abs=1e-10)
+    assert cells["minus_slope"] == pytest.approx(exact.magnetization[0], abs=1e-7)
 
 
 @pytest.mark.nightly

@@ -1,10 +1,11 @@
-"""Chapter 21a: what its rows state, by other simulation and by linear algebra; glass and layers."""
+"""Chapter 21a: what its rows state, by other simulation and and the glass."""
 
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from open_cells import run_open_cells
 from scipy.integrate import quad
 from scipy.stats import norm
 
@@ -46,6 +47,19 @@ def test_a_row_of_the_sweep_computed_again():
             couplings, fields=fields, beta=beta, method=method, truth=truth
         )
         assert np.median(moments) == pytest.approx(table[f"B7.{method}"][20], rel=0.06)
+
+
+def test_the_open_cells_give_the_solutions():
+    cells = run_open_cells("21a_cheap_free_energies")
+    system = {"fields": cells["two_fields"], "beta": 1.0}
+    for theory, *solution in (
+        ("naive", *cells["solutions"]["naive"]),
+        ("tap", *cells["solutions"]["TAP"]),
+    ):
+        found = solve_mean_field(cells["two_couplings"], method=theory, **system)
+        assert solution == pytest.approx(
+            [*found.magnetization, float(found.log_partition)], abs=1e-8
+        )
 
 
 def _errors(kind, size, copies, sweeps=800):
@@ -119,33 +133,6 @@ def test_adaptive_tap_falls_faster_than_the_others():
     assert fallen["adaptive"] > 1.3 > fallen["tap"]
 
 
-@pytest.mark.claim("B7d")
-def test_unrolled_layers_by_linear_algebra():
-    """Eigenvalues of one layer, linearised about a solution found by climbing."""
-    size = 300
-    couplings, fields = sherrington_kirkpatrick(size, seed=5, field_std=0.5)
-    for beta in (0.7, 1.0):
-        m = solve_mean_field(couplings, fields=fields, beta=beta).magnetization
-        gain = np.diag(1 - m**2)
-        square = (beta * couplings) ** 2
-        reaction = gain @ np.diag(square @ (1 - m**2))
-        # m_j enters the reaction to m_i through v_j, too.
-        first = gain @ (beta * couplings + 2 * np.outer(m, m) * square)
-        back = np.block([[first, -reaction], [np.eye(size), np.zeros((size, size))]])
-        before = np.abs(np.linalg.eigvals(back)).max()
-        now = np.abs(np.linalg.eigvals(first - reaction)).max()
-        assert now > 1 > before
-        assert before == pytest.approx(
-            np.sqrt(replica_symmetric_state(beta, field_std=0.5).stability), abs=0.04
-        )
-        path = study.unrolled_tap(couplings, fields=fields, beta=beta, layers=300, memory="before")
-        wrong = study.unrolled_tap(couplings, fields=fields, beta=beta, layers=300, memory="now")
-        assert np.abs(path[-1] - m).max() < 1e-9
-        assert np.abs(wrong[-1] - wrong[-2]).max() > 0.1
-    cold = study.unrolled_tap(couplings, fields=fields, beta=3.0, layers=300)
-    assert np.abs(cold[-1] - cold[-2]).max() > 1e-2
-
-
 def test_the_squared_error_carries_no_noise():
     rng = np.random.default_rng(0)
     truth = rng.uniform(-1, 1, 400)
@@ -184,24 +171,6 @@ def test_ensembles_have_unit_rows_and_their_spectra():
         (1 + np.sqrt(2)) ** 2 / np.sqrt(2) - np.sqrt(2), abs=0.1
     )
     assert not np.array_equal(graph, study.draw_system("sparse", size=600, seed=2)[0])
-
-
-def test_state_evolution_foretells_a_large_network():
-    couplings, fields = sherrington_kirkpatrick(1500, seed=1, field_std=0.5)
-    square, pair = study.state_evolution(10, beta=1.1, field_std=0.5)
-    path = study.unrolled_tap(couplings, fields=fields, beta=1.1, layers=10)
-    assert (path**2).mean(1) == pytest.approx(square, abs=0.03)
-    assert (path[1:] * path[:-1]).mean(1) == pytest.approx(pair[1:], abs=0.03)
-
-
-def test_layers_that_have_settled_overlap_as_one_layer_with_itself():
-    # Where the state is stable the layers stop, so their overlap is q, however steep the tanh.
-    for beta, std in ((1.2, 0.5), (3.0, 3.0), (4.0, 11.0)):
-        glass = replica_symmetric_state(beta, field_std=std)
-        assert glass.stability < 0.8
-        square, pair = study.state_evolution(90, beta=beta, field_std=std)
-        assert square[-1] == pytest.approx(glass.overlap, abs=1e-9)
-        assert pair[-1] == pytest.approx(glass.overlap, abs=1e-8), (beta, std)
 
 
 def test_exact_sums_approach_the_limit_as_one_over_the_size():

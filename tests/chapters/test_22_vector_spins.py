@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
+from open_cells import run_open_cells
 from scipy.special import gamma, iv
 
 from compendium.c22_vector_spins.settings import log_ratio
@@ -48,6 +49,18 @@ def test_many_components_are_the_saddle_point():
         gaps.append(float((found.value - m).norm()))
     np.testing.assert_allclose(np.divide(gaps[:-1], gaps[1:]), 4.0, rtol=0.1)
     assert gaps[-1] < 3e-3
+
+
+def test_the_open_cells_give_the_saddle_points():
+    cells = run_open_cells("22_vector_spins")
+    for case, (couplings, fields) in cells["two_systems"].items():
+        multipliers, means = cells["saddle_points"][case]
+        root = fields.shape[1] ** 0.5
+        solved = solve_saddle_point(
+            torch.tensor(couplings), fields=root * torch.tensor(fields), beta=1.0
+        )
+        np.testing.assert_allclose(multipliers, solved.saddle.value, atol=1e-9)
+        np.testing.assert_allclose(means, solved.magnetization / root, atol=1e-9)
 
 
 def free_mean(fields, *, beta):

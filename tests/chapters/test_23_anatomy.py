@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
+from open_cells import run_open_cells
 from scipy.stats import ortho_group
 
 from compendium.c23_anatomy import blocks, study
@@ -13,7 +14,7 @@ from compendium.c25b_learning_under_a_drive.directions import sample_von_mises_f
 from spinformer.core.special import log_sphere_integral
 from spinformer.spins.block_couplings import solve_block_fixed_point
 from spinformer.spins.exact_vectors import two_spins
-from spinformer.spins.module import Solver, SpinTransformerModule, response_attention
+from spinformer.spins.module import response_attention
 from spinformer.spins.solvers import solve_saddle_point
 
 
@@ -39,6 +40,15 @@ def test_parts_are_the_gradient(sites, dim, seed, beta, gamma, strength, mask_di
     scale = 1 + gamma * dim**0.5
     assert errors["autograd"] < 1e-11 * scale
     assert errors["formula"] < 1e-12 * scale
+
+
+def test_the_open_cells_give_the_parts():
+    cells = run_open_cells("23_anatomy")
+    parts = study.dissect(cells["twelve_tokens"], bilinear=cells["score_matrix"], beta=1.0)
+    for name, part in parts.parts().items():
+        torch.testing.assert_close(cells["output_parts"][name], part, rtol=0, atol=1e-8)
+        fraction = float(parts.shares()[name])
+        assert cells["fractions"][name] == pytest.approx(fraction, abs=1e-8)
 
 
 @pytest.mark.claim("B9")
@@ -182,27 +192,6 @@ def test_deviations_that_are_there_are_seen(monkeypatch):
     wrong = study.derivative_errors(fields, **options)
     assert (wrong["autograd"], wrong["formula"]) == pytest.approx((1e-3, 1e-3), rel=1e-6)
     assert wrong["difference"] > 1e-2
-
-
-def test_the_distance_of_a_module_from_the_saddle():
-    torch.manual_seed(0)
-    options = {"heads": 2, "coupling_strength": 0.3, "dtype": torch.float64}
-    module = SpinTransformerModule(8, solver=Solver(max_steps=300), **options)
-    exact = SpinTransformerModule(8, solver="saddle", **options)
-    exact.load_state_dict(module.state_dict())
-    with torch.no_grad():
-        for one in (module, exact):
-            one.log_beta += torch.tensor([0.0, 0.7])
-    inputs = study.draw_tokens(2, sites=5, dim=8, seed=3)
-    distance, converged = study.distance_to_saddle(module, inputs)
-    with torch.no_grad():
-        found = module(inputs, return_parts=True)[1].spins
-        truth = exact(inputs, return_parts=True)[1].spins
-    assert distance == pytest.approx(float((found - truth).norm() / truth.norm()), rel=1e-9)
-    assert 1e-4 < distance < 0.1
-    assert converged
-    module.solver = Solver(max_steps=2)
-    assert not study.distance_to_saddle(module, inputs)[1]
 
 
 @pytest.mark.claim("B12")

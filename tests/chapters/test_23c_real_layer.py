@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from minilm_model import installed_model
+from open_cells import run_open_cells
 from sklearn.linear_model import Ridge
 
 from compendium.c23_anatomy.study import dissect
@@ -46,6 +47,28 @@ def test_terms_add_up_to_the_attention():
     want = torch.einsum("bhnd,ohd->bhno", swapped, weight("output.dense").view(8, 2, 4))
     torch.testing.assert_close(terms["other head"], want)
     assert not torch.allclose(terms["shuffled"], terms["symmetrized"])
+
+
+def test_the_open_cells_mix_as_the_study_does():
+    """Symmetrized, balanced and transposed weights; the shuffled ones keep each row's sum."""
+    cells = run_open_cells("23c_real_layer")
+    directed = torch.tensor(cells["directed"])[None, None]
+    values = torch.tensor(cells["head_values"])[None, None]
+    mixed = study.mixtures(values, directed, torch.arange(1))
+    pairs = (
+        ("symmetrized", "symmetrized"),
+        ("balanced", "balanced"),
+        ("transposed alone", "transposed"),
+    )
+    for name, part in pairs:
+        np.testing.assert_allclose(cells["candidates"][name], mixed[part][0, 0], atol=1e-12)
+    received = cells["directed"].sum(axis=0)
+    np.testing.assert_allclose(cells["shuffled_rows"].sum(axis=1), received, atol=1e-12)
+    # The null of the study, with other draws, predicts as much.
+    target = cells["directed"] @ cells["head_values"]
+    by_study = cells["fraction_explained"](mixed["balanced shuffled"][0, 0].numpy(), target)
+    assert cells["null"]["balanced, shuffled"] == pytest.approx(by_study, abs=0.03)
+    assert cells["null"]["balanced"] == pytest.approx(by_study, abs=0.05)
 
 
 def test_spins_and_response_of_a_head():

@@ -6,21 +6,19 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from grid_trainings import at_best
+from open_cells import run_open_cells
 from scipy import stats
 from scipy.special import log_softmax
 from torch.nn.functional import cosine_similarity, normalize
 
-from compendium.c24_training import layer_parts, study
-from compendium.c24_training.classifiers import ARMS, COUPLINGS, TokenClassifier, build_classifier
-from compendium.c24_training.settings import (
-    LAYERS,
-    MIXERS,
-    TABLES,
-    Cell,
-    accuracy_lead,
-    difference_intervals,
-)
-from compendium.c24_training.token_tasks import (
+from compendium.c24_training import study
+from compendium.c24_training.settings import GRIDS
+from compendium.common.images import digit_labels, digits
+from compendium.common.rows import groupby
+from compendium.common.spin_modules import sample_module
+from compendium.common.token_classifiers import ARMS, COUPLINGS, TokenClassifier, build_classifier
+from compendium.common.token_tasks import (
     MARKS,
     SYMBOLS,
     TOKENS,
@@ -30,9 +28,8 @@ from compendium.c24_training.token_tasks import (
     digit_task,
     recall_task,
 )
-from compendium.common.images import digit_labels, digits
-from compendium.common.rows import groupby
-from compendium.common.spin_modules import sample_module
+from compendium.common.token_training import fit, probe_layers, score, train_arm
+from compendium.common.training_grids import Cell, accuracy_lead, difference_intervals
 from spinformer.core.special import mean_alignment
 from spinformer.spins.module import SpinTransformerModule
 from spinformer.spins.solvers import solve_saddle_point
@@ -169,7 +166,7 @@ def test_probes_against_plain_loops():
     model = _digits("saddle", dim=16, strength=1.0)
     tokens = digit_task(0).test[0][:20]
     labels = digit_task(0).test[1][:20]
-    probe = study.probe_layers(model, tokens, labels=labels)[0]
+    probe = probe_layers(model, tokens, labels=labels)[0]
     with torch.no_grad():
         after, parts = model.layers[0](model.embed(tokens), return_parts=True)
         physical = parts.validity().physical
@@ -193,8 +190,8 @@ def test_probes_against_plain_loops():
     }
     for name, value in want.items():
         assert probe[name] == pytest.approx(value, abs=1e-4, rel=0), name
-    silent = study.probe_layers(_digits("no response", dim=16), tokens, labels=labels)[0]
-    other = study.probe_layers(_digits("attention", dim=16), tokens, labels=labels)[0]
+    silent = probe_layers(_digits("no response", dim=16), tokens, labels=labels)[0]
+    other = probe_layers(_digits("attention", dim=16), tokens, labels=labels)[0]
     assert silent["response"] == 0.0
     assert np.isnan(other["correlation"])
 
@@ -209,10 +206,10 @@ def test_an_undriven_layer_keeps_only_what_all_samples_share():
     angle = torch.linspace(0, 2 * torch.pi, 61)[:-1]
     own = torch.stack([angle.cos(), angle.sin()], -1)[:, None].expand(60, 4, 2)
     labels = torch.zeros(60, dtype=torch.int64)
-    probe = study.probe_layers(model, own, labels=labels)[0]
+    probe = probe_layers(model, own, labels=labels)[0]
     assert probe["correlation"] > 0.3
     assert abs(probe["undriven"]) < 0.06
-    shared = study.probe_layers(model, torch.ones(60, 4, 2), labels=labels)[0]
+    shared = probe_layers(model, torch.ones(60, 4, 2), labels=labels)[0]
     assert shared["undriven"] == pytest.approx(shared["correlation"], rel=1e-4)
 
 
@@ -249,13 +246,13 @@ def test_runs_side_by_side_are_those_one_by_one(arm, task):
         {"split": 2, "start": 1, "rate": 0.003, "strength": 2.0},
     ]
     given = {"steps": 4, "probed": 0}
-    found = study.train_arm(arm, task, cells, looks=(0, 4), **given)
+    found = train_arm(arm, task, cells, looks=(0, 4), **given)
     for cell, (_, _, own, (start, end)) in zip(cells, found, strict=True):
         shape = {"seed": 1000 * cell["split"] + cell["start"], "strength": cell["strength"]}
         fresh = build_classifier(arm, depth=1, **shape, **own.shape)
         test = task(cell["split"]).test
-        assert start.loss == pytest.approx(study.score(fresh, *test)[1], rel=1e-5)
-        ((_, _, _, (alone,)),) = study.train_arm(arm, task, [cell], looks=(4,), **given)
+        assert start.loss == pytest.approx(score(fresh, *test)[1], rel=1e-5)
+        ((_, _, _, (alone,)),) = train_arm(arm, task, [cell], looks=(4,), **given)
         assert alone.loss == pytest.approx(end.loss, rel=2e-3)
         assert abs(end.loss - start.loss) > 0.001
 
@@ -266,7 +263,7 @@ def test_a_step_that_is_not_finite_is_left_out():
     with torch.no_grad():
         fresh.readout.weight[0] = torch.inf
     start = {name: value.clone() for name, value in fresh.state_dict().items()}
-    study.fit([fresh], steps=2, **given)
+    fit([fresh], steps=2, **given)
     assert all(torch.equal(value, start[name]) for name, value in fresh.state_dict().items())
 
 
@@ -284,15 +281,7 @@ def test_every_token_is_read_and_only_what_is_asked_counts():
     assert len(rows) == 20 * MARKS
     right = np.mean(rows.argmax(1) == wanted)
     loss = -np.mean(log_softmax(rows, axis=1)[np.arange(len(rows)), wanted])
-    assert study.score(model, tokens, labels) == pytest.approx((right, loss), rel=1e-5)
-
-
-def at_best(grid, *, arm, strength, updates=200):
-    """Accuracies after the trainings of a cell by split, at the rate of the least median loss."""
-    cells = dict(groupby(TABLES[grid].read(), "arm", "strength", "updates", "seen"))
-    rates = groupby(cells[arm, strength, updates, updates], "rate")
-    best = min((rows for _, rows in rates), key=lambda rows: np.median(rows["held"]))
-    return dict(zip(best["split"], best["accuracy"], strict=True))
+    assert score(model, tokens, labels) == pytest.approx((right, loss), rel=1e-5)
 
 
 @pytest.mark.claim("B10d")
@@ -303,13 +292,12 @@ def test_couplings_that_are_numbers_by_hand():
         *(("digits", numbers, strength, 200) for strength in (0.3, 0.6, 2.0)),
         ("recall", ("saddle", "answers only"), 0.6, 200),
         ("recall_longer", ("saddle", "frozen couplings"), 0.6, 400),
-        ("layers_recall", ("layer of spins", "layer of attention"), 0.6, 200),
     ):
-        first = at_best(grid, arm=arms[0], strength=strength, updates=updates)
-        second = at_best(grid, arm=arms[1], strength=strength, updates=updates)
+        first = at_best(GRIDS[grid].table, arm=arms[0], strength=strength, updates=updates)
+        second = at_best(GRIDS[grid].table, arm=arms[1], strength=strength, updates=updates)
         gains = [first[split] - second[split] for split in first]
         cells = [Cell(arm, strength, updates) for arm in arms]
-        lead = accuracy_lead(grid, *cells, seen=updates)
+        lead = accuracy_lead(GRIDS[grid], *cells, seen=updates)
         assert lead == pytest.approx(gains, abs=1e-12)
         # From weak couplings every pair gains; from strong ones five cannot tell it.
         assert grid != "digits" or (min(gains) > 0) == (strength == 0.3)
@@ -324,9 +312,7 @@ def test_couplings_alone_carry_the_digits():
     gaps = []
     for strength in (2.0, 1e-6):
         cells = [{"split": 3, "rate": 0.03, "strength": strength}]
-        found = [
-            study.train_arm(arm, digit_task, cells, **options)[0][3][0].accuracy for arm in arms
-        ]
+        found = [train_arm(arm, digit_task, cells, **options)[0][3][0].accuracy for arm in arms]
         gaps.append(found[0] - found[1])
     assert gaps[0] > 0.1
     assert abs(gaps[1]) < 0.08
@@ -354,43 +340,14 @@ def test_copies_are_learned_in_front_of_frozen_couplings():
     for arm in ("saddle", "frozen couplings", "positions"):
         network = build_classifier(arm, seed=3, depth=1, strength=0.6, **task.shape)
         drawn = [p.detach().clone() for p in network.parameters() if not p.requires_grad]
-        study.fit([network], tasks=[task], rates=[0.018], seeds=[3], steps=50, probed=0)
-        right[arm] = study.score(network, tokens, labels)[0]
+        fit([network], tasks=[task], rates=[0.018], seeds=[3], steps=50, probed=0)
+        right[arm] = score(network, tokens, labels)[0]
         kept = [p for p in network.parameters() if not p.requires_grad]
         assert all(torch.equal(*pair) for pair in zip(drawn, kept, strict=True))
     assert right["saddle"] > right["frozen couplings"] + 0.05
     assert right["frozen couplings"] > 1.3 * crowd
     # Couplings that see no tokens lack the property.
     assert right["positions"] < 1.2 * crowd
-
-
-@pytest.mark.claim("B8c")
-def test_mixers_inside_a_layer_and_out_of_it():
-    """What a mixer lets the asked token know, live; then the tables, line by line."""
-    tokens = recall_task(3).test[0][:40]
-    other = recall_task(4).test[0][:40]
-    beside = torch.cat([other[:, :-1], tokens[:, -1:]], 1)
-    moved = {}
-    for arm in LAYERS:
-        model = build_classifier(arm, seed=5, depth=1, **recall_task(3).shape)
-        with torch.no_grad():
-            here = model(tokens)
-            there = model(beside)
-        moved[arm] = float((here - there).norm() / here.norm())
-    # Each token alone cannot be told from one beside other pairs: nothing can be looked up.
-    assert moved.pop("layer of identity") == 0.0
-    assert min(moved.values()) > 0.02
-    patches = {arm: at_best("layers_digits", arm=arm, strength=0.6) for arm in MIXERS + LAYERS}
-    recall = {arm: at_best("layers_recall", arm=arm, strength=0.6) for arm in MIXERS + LAYERS}
-    crowd = crowd_share(7, kinds=8)
-    for split in patches["attention"]:
-        assert patches["layer of averaging"][split] > patches["attention"][split]
-        for found in (patches, recall):
-            assert abs(found["layer of spins"][split] - found["layer of attention"][split]) < 0.05
-        assert max(recall["layer of averaging"][split], recall["averaging"][split]) < crowd + 0.05
-        # Mixers that cannot look up lack the property that spins have there.
-        assert recall["layer of attention"][split] > recall["layer of averaging"][split] + 0.5
-        assert recall["layer of identity"][split] < 0.2
 
 
 @pytest.mark.claim("B8b")
@@ -417,20 +374,6 @@ def test_the_meter_on_pairs_by_monte_carlo():
     )
     _, parts = ising(torch.randn(5, 3, 1, generator=generator), return_parts=True)
     assert not parts.validity().trusted().any()
-
-
-@pytest.mark.claim("B11")
-def test_correlations_along_depth():
-    """Untrained; free spins hand their own fields on, and build nothing."""
-    tokens = digit_task(2).test[0][:30]
-    labels = digit_task(2).test[1][:30]
-    grown = {}
-    for strength in (0.01, 0.6):
-        stack = _digits("saddle", seed=3, depth=4, strength=strength)
-        layers = study.probe_layers(stack, tokens, labels=labels)
-        grown[strength] = layers[-1]["correlation"] - layers[0]["correlation"]
-    assert abs(grown[0.01]) < 0.05
-    assert grown[0.6] > 0.2
 
 
 def test_the_choices_are_those_of_the_tuning():
@@ -461,76 +404,20 @@ def test_intervals_of_a_difference_of_shares_cover_it():
     assert high > 0.02
 
 
-@pytest.mark.parametrize("task", ["digits", "recall"])
-def test_networks_without_a_part_have_as_many_parameters(task):
-    shape = layer_parts.TASKS[task](0).shape
-    sizes = {
-        (network["mixer"], network["removed"]): layer_parts.parameter_count(
-            layer_parts.build_network(shape=shape, **network)
-        )
-        for network in layer_parts.NETWORKS
-    }
-    complete = sizes["attention", "nothing"]
-    assert max(sizes.values()) < 1.06 * complete
-    assert min(sizes.values()) > 0.94 * complete
+def test_the_open_cells_give_the_answer_and_the_gradient_of_the_module():
+    """The module differentiates by the logarithm of its strength."""
+    told = run_open_cells("24_training")
+    tokens = torch.ones(1, 2, 1, dtype=torch.float64)
 
+    def module(strength):
+        options = {"solver": "saddle", "normalize": False, "dtype": torch.float64}
+        return SpinTransformerModule(1, heads=1, coupling_strength=strength, **options)
 
-def test_a_part_that_is_removed_is_gone():
-    """Each by a property that only the network with it has."""
-    task = recall_task(0)
-    tokens = task.test[0][:6]
-    other = task.test[0][6:12]
-    network = {
-        removed: layer_parts.build_network(
-            mixer="none" if removed == "mixing" else "attention",
-            removed=removed,
-            shape=task.shape,
-            seed=1,
-        )
-        for removed in ("nothing", *layer_parts.REMOVED)
-    }
-    # Mixing: whether other tokens reach the last one.
-    beside = torch.cat([other[:, :-1], tokens[:, -1:]], 1)
-    for removed, one in network.items():
-        with torch.no_grad():
-            same = torch.equal(one(tokens), one(beside))
-        assert same == (removed == "mixing")
-    # Skips: whether anything passes where both branches are silent.
-    states = torch.randn(2, 5, 32, generator=torch.Generator().manual_seed(0))
-    for removed in ("nothing", "skip"):
-        layer = layer_parts.PartialLayer(32, mixer="attention", removed=removed)
-        with torch.no_grad():
-            for parameter in layer.parameters():
-                parameter.zero_()
-            assert bool((layer(states) == 0).all()) == (removed == "skip")
-    # Normalization: whether the size of the states does not matter to what is mixed.
-    for removed in ("nothing", "normalization"):
-        layer = layer_parts.PartialLayer(32, mixer="averaging", removed=removed)
-        with torch.no_grad():
-            mixed = [layer.mixing(layer.before(size * states)) for size in (1.0, 3.0)]
-        assert torch.allclose(*mixed, atol=1e-4) == (removed == "nothing")
-    parts = {name for name, _ in network["feed-forward"].named_parameters()}
-    assert not any("wide" in name for name in parts)
-
-
-@pytest.mark.claim("B1b")
-def test_what_is_lost_without_a_part_by_hand():
-    """The stored accuracies at the rate of the least median validation loss."""
-    table = layer_parts.layer_parts.read()
-    for task, mixer in itertools.product(("digits", "recall"), layer_parts.MIXERS):
-        found = {}
-        for removed in ("nothing", "skip", "normalization"):
-            here = (table["task"] == task) & (table["mixer"] == mixer)
-            here &= table["removed"] == removed
-            losses = {
-                rate: np.median(table["held"][here & (table["rate"] == rate)])
-                for rate in np.unique(table["rate"])
-            }
-            best = here & (table["rate"] == min(losses, key=losses.get))
-            found[removed] = table["accuracy"][best]
-            again = layer_parts.accuracies(task, mixer=mixer, removed=removed)
-            assert again.tolist() == found[removed].tolist()
-        assert abs(found["nothing"].mean() - found["normalization"].mean()) < 0.03
-        # Averaging cannot learn recall, with skips or without.
-        lost = found["nothing"].mean() - found["skip"].mean()
-        assert (lost > 0.05) == ((task, mixer) != ("recall", "averaging"))
+    half = module(0.5)
+    answer = half(tokens)[0, 0, 0]
+    answer.backward()
+    assert told["paired_answer"] == pytest.approx(answer.item(), abs=1e-7)
+    assert told["slope_by_theorem"] == pytest.approx(half.log_strength.grad.item() / 0.5, abs=1e-6)
+    assert told["slope_by_difference"] == pytest.approx(told["slope_by_theorem"], abs=1e-7)
+    reached = module(told["trained_coupling"])(tokens)[0, 0, 0].item()
+    assert reached == pytest.approx(0.75, abs=1e-3)

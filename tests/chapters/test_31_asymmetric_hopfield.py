@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
+from open_cells import run_open_cells
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 from scipy.stats import norm
@@ -19,6 +20,21 @@ seeds = st.integers(0, 10_000)
 
 def signs(seed, *shape):
     return np.random.default_rng(seed).choice([-1.0, 1.0], shape)
+
+
+def test_the_open_cells_walk_and_grow_as_the_package_does():
+    shown = run_open_cells("31_asymmetric_hopfield")
+    assert shown["visited_features"] == [2, 3, 1] * 3
+    assert shown["simulated_overlap"] == pytest.approx(shown["mean_field_overlap"], abs=0.015)
+    # The update draws the means that the package computes.
+    patterns = shown["stored_patterns"]
+    state = patterns[0]
+    drawn = np.mean([shown["next_state"](state, shown["successors"], 0.7) for _ in range(40)], 0)
+    means = pairs.conditional_means(state, left=patterns, right=shown["successors"], beta=0.7)
+    assert np.abs((drawn - means).mean()) < 4 / np.sqrt(drawn.size * 40)
+    assert drawn @ means / (means @ means) == pytest.approx(1.0, abs=0.01)
+    found = study.analog_exponents(500, symmetry=0.0, beta=3.0, count=4, seed=1)
+    assert shown["chaos_exponent"] == pytest.approx(found.value, abs=0.05)
 
 
 @given(seeds, st.floats(0.0, 3.0))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from known_networks import COIN
+from open_cells import run_open_cells
 from scipy.special import softmax
 
 from compendium.c32_paths_to_mean_fields import functional
@@ -21,6 +22,23 @@ from spinformer.dmft.finite_size import (
 from spinformer.dmft.mean_field import random_contexts, step
 from spinformer.dmft.network import Context, Network
 from spinformer.dmft.settling import settled_window
+
+
+def test_the_open_cells_sum_over_texts_as_the_package_does():
+    shown = run_open_cells("32_paths_to_mean_fields")
+    half = np.array([[0.5]])
+    for size, average in shown["exact_overlaps"].items():
+        law = functional.propagate(COIN, size, beta=1.5, window=half, steps=3)[-1]
+        assert average == pytest.approx((law @ token_states(COIN, size)).item(), abs=1e-12)
+    assert shown["mean_field"] == pytest.approx(mean_path(COIN, 1.5, window=half, steps=3)[-1, 0])
+    source = np.zeros((2, 4, 1))
+    source[1, 0, 0] = 0.3  # the output feature of the second token alone
+    found = functional.saddle_point(COIN, source, beta=1.5, window=half)
+    assert shown["saddle_exponent"] == pytest.approx(found.value, abs=1e-10)
+    assert shown["conjugate"] == pytest.approx(np.abs(found.conjugate).max(), abs=1e-8)
+    texts = functional.enumerate_paths(COIN, 256, beta=1.5, window=half, steps=2)
+    exact = float(torch.log(texts.generating_functional(torch.from_numpy(source)))) / 256
+    assert shown["exact_exponent"] == pytest.approx(exact, abs=1e-12)
 
 
 @pytest.mark.claim("C6")

@@ -2,12 +2,35 @@
 
 import numpy as np
 import pytest
-from known_networks import CONTEXT
+from known_networks import COIN, CONTEXT
+from open_cells import run_open_cells
 
 from compendium.c32_paths_to_mean_fields.functional import propagate
 from compendium.c32b_finite_size import study
+from compendium.common.finite_size import deviation, median_slope
 from spinformer.dmft import corrections, finite_size
 from spinformer.dmft.network import Network
+
+
+def test_the_open_cells_have_the_coefficients_of_the_package():
+    shown = run_open_cells("32b_finite_size")
+    half = np.array([[0.5]])
+    limit = corrections.finite_size_corrections(COIN, 2.0, window=half, steps=3, position=0)
+    assert shown["mean"] == pytest.approx(limit.path[-1, 0], abs=1e-12)
+    assert shown["variance"] == pytest.approx(limit.sigma[-1] ** 2, rel=1e-9)
+    assert shown["shift"] == pytest.approx(limit.shift[-1, 0], rel=1e-6)
+    # Sampled texts against the exact distribution, at a size where the laws are not yet met.
+    law = propagate(COIN, 100, beta=2.0, window=half, steps=3, position=0, draw_window=True)[-1]
+    states = finite_size.token_states(COIN, 100)[:, 0]
+    average = law @ states
+    square = law @ states**2 - average**2
+    assert shown["variance_ratios"][100] * shown["variance"] == pytest.approx(
+        100 * square, rel=0.02
+    )
+    assert shown["shift_ratios"][100] * shown["shift"] / 100 == pytest.approx(
+        average - shown["mean"], rel=0.06
+    )
+    assert shown["variance_ratios"][1000] == pytest.approx(1.0, abs=0.02)
 
 
 @pytest.mark.claim("C5")
@@ -35,7 +58,7 @@ def test_both_laws_hold_with_the_computed_coefficients_beyond_the_onset():
     ladder = 3 * 4 ** np.arange(3, 12)
     onsets = []
     for texts in (200, 2000):
-        missed = [study.deviation(limit, n, texts=texts, seed=n).missed for n in ladder.tolist()]
+        missed = [deviation(limit, n, texts=texts, seed=n).missed for n in ladder.tolist()]
         value, error = np.transpose([(m.value[-1], m.error[-1]) for m in missed])
         onsets.append(study.onset_size(ladder, missed=value, errors=error))
     few, many = onsets
@@ -44,7 +67,7 @@ def test_both_laws_hold_with_the_computed_coefficients_beyond_the_onset():
     assert 4.5 < many.value / np.log(10) < 7
     along = limit.shift[-1] / np.linalg.norm(limit.shift[-1])
     for size, holds in ((3 * 10**7, True), (99, False)):
-        rms, bias, _ = study.deviation(limit, size, texts=3000, seed=1)
+        rms, bias, _ = deviation(limit, size, texts=3000, seed=1)
         ratio = rms.value[-1] * np.sqrt(size) / limit.sigma[-1]
         scale = size / np.linalg.norm(limit.shift[-1])
         average = bias.value[-1] @ along * scale
@@ -70,7 +93,7 @@ def test_martingale_subtraction_has_mean_zero_and_finds_the_exact_bias():
     truth = finite_size.semantic_overlaps(network, means) - finite_size.semantic_overlaps(
         network, limit.path[2:]
     )
-    result = study.deviation(limit, size, texts=40_000, seed=3)
+    result = deviation(limit, size, texts=40_000, seed=3)
     z = (result.bias.value[2:] - truth) / (result.bias.error[2:] + 1e-12)
     assert np.abs(z).max() < 4.5
     assert np.abs(truth[1:] / result.bias.error[3:]).max() > 10
@@ -81,7 +104,7 @@ def test_errors_are_the_scatter_over_seeds(size, subtracted):
     network = Network.document().with_parameters(gamma=20.0)
     window = finite_size.window_means(network, 1.27, attention=CONTEXT)
     limit = corrections.finite_size_corrections(network, 1.27, window=window, steps=4, position=3)
-    found = [study.deviation(limit, size, texts=60, seed=seed) for seed in range(120)]
+    found = [deviation(limit, size, texts=60, seed=seed) for seed in range(120)]
     for part, allowed in zip(zip(*found, strict=True), (0.12, 0.12, 0.3), strict=True):
         value, error = np.array([(one.value[5:], one.error[5:]) for one in part]).swapaxes(0, 1)
         # 120 seeds know a scatter to 6 %; several tokens and overlaps, correlated ones.
@@ -113,17 +136,17 @@ def test_censored_rows_count_as_larger_and_none_is_dropped():
     x = np.arange(5.0)
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(31, 1)) + 0.7 * x + 0.1 * rng.normal(size=(31, 5))
-    whole = study.median_slope(x, rows=rows, seed=1)
+    whole = median_slope(x, rows=rows, seed=1)
     late = rows.copy()
     late[late > np.quantile(late[:, -1], 0.7)] = np.inf
     assert np.isinf(late).any()
-    cut = study.median_slope(x, rows=late, seed=1)
+    cut = median_slope(x, rows=late, seed=1)
     assert cut.value == pytest.approx(whole.value, abs=1e-12)
     dropped = np.polyfit(x, np.nanmedian(np.where(np.isinf(late), np.nan, late), axis=0), 1)[0]
     assert dropped < whole.value - 0.05  # what leaving the censored out would have given
-    assert np.isnan(study.median_slope(x, rows=np.where(x > 2, np.inf, rows), seed=1).value)
+    assert np.isnan(median_slope(x, rows=np.where(x > 2, np.inf, rows), seed=1).value)
     drawn = rng.normal(size=(40, 31, 1)) * (1 + x) + 0.7 * x
-    found = [study.median_slope(x, rows=one, seed=seed) for seed, one in enumerate(drawn)]
+    found = [median_slope(x, rows=one, seed=seed) for seed, one in enumerate(drawn)]
     scatter = np.std([one.value for one in found])
     assert 0.6 < np.mean([one.error for one in found]) / scatter < 1.6
 
@@ -138,9 +161,7 @@ def test_onsets_and_times_follow_the_limit():
     for row in found:
         limit = limits[row["start"] - 7]
         at = 3 + row["token"]
-        missed = [
-            study.deviation(limit, n, texts=400, seed=9).missed.value[at] for n in ladder.tolist()
-        ]
+        missed = [deviation(limit, n, texts=400, seed=9).missed.value[at] for n in ladder.tolist()]
         alone = study.onset_size(ladder, missed=np.array(missed), errors=np.zeros(9)).value
         assert row["onset"] * np.log(10) == pytest.approx(alone, abs=1.5)
         law = 300 * (limit.shift[at] ** 2).sum() / limit.sigma[at] ** 2

@@ -7,6 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
+from open_cells import run_open_cells
 
 from bookmaker.claims import read_claims
 from compendium.c33_phase_transitions import settings, study
@@ -15,12 +16,32 @@ from compendium.c33_phase_transitions.study import shares_table
 from compendium.common.drawing import REGIME_COLORS
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import Attractors, Regime, find_attractors
-from spinformer.dmft.mean_field import START_LAWS, random_contexts, trajectory
+from spinformer.dmft.lyapunov import lyapunov_spectrum
+from spinformer.dmft.mean_field import START_LAWS, random_contexts, step, trajectory
 from spinformer.dmft.network import Context, Network
 from spinformer.dmft.regimes import count_regimes, regime_label
 from spinformer.plot.style import COLORS
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_open_cells_are_the_map_and_find_its_exponents():
+    shown = run_open_cells("33_phase_transitions")
+    network = Network.document()
+    window = np.random.default_rng(4).uniform(-1, 1, (4, 3))
+    for position in range(4):
+        following, _ = step(network, Context(window, position), 1.27)
+        # Later by whole periods of the positional code it is the same map.
+        for t in (position, position + 8):
+            np.testing.assert_allclose(
+                shown["step"](window, t, 1.27), following.attention, rtol=0, atol=1e-13
+            )
+    cycle, curve, chaos = shown["exponents"].values()
+    start = random_contexts(network, 0, count=1)
+    known = lyapunov_spectrum(network, start, beta=1.2, steps=4000, transient=2000, count=1)
+    assert cycle == pytest.approx(known.exponents.value.item(), abs=2e-4)
+    assert abs(curve) < 2e-3
+    assert 0.1 < chaos < 0.2
 
 
 def made(regime, period, histogram, section):
@@ -116,8 +137,8 @@ def test_labels_of_the_six_values_are_those_that_the_text_reports():
     text = (ROOT / "notebooks" / "33_phase_transitions.md").read_text("utf-8")
     text = re.sub(r"\{setting\}`([^`]+)`", r"\1", text)
     [[cycle, *tori, hot]] = re.findall(
-        r"([\d.]+) is called periodic, ([\d.]+) and ([\d.]+) quasi-periodic, "
-        r"and (.*) chaotic \(C10\)",
+        r"call the motion periodic at ([\d.]+), quasi-periodic at ([\d.]+) and ([\d.]+), "
+        r"and chaotic at (.*)\.\n",
         text,
     )
     wanted = {float(cycle): Regime.PERIODIC}

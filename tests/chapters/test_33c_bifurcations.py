@@ -5,6 +5,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 from known_networks import tangent_map
+from open_cells import run_open_cells
 from scipy.optimize import brentq, fsolve
 
 from compendium.c33b_lifetimes.switching import settled_cycle
@@ -81,6 +82,22 @@ def test_a_neimark_sacker_point_by_bisection(torus):
     assert torus.beta == pytest.approx(by_hand, abs=1e-10)
     turns = abs(np.angle(leading(by_hand))) / (2 * np.pi)
     assert torus.rotation == pytest.approx(turns, abs=1e-9)
+
+
+def test_the_open_cells_find_the_onset(torus):
+    cells = run_open_cells("33c_bifurcations")
+    exact = onset(NETWORK)
+    assert cells["onset_beta"] == pytest.approx(exact.critical_beta, abs=1e-12)
+    assert cells["onset_rotation"] == pytest.approx(4 * exact.critical_rotation, abs=1e-12)
+    window = np.random.default_rng(0).uniform(-1.0, 1.0, (4, 3))
+    context = Context(window, 0)
+    for _ in range(4):
+        context, _ = step(NETWORK, context, 1.3)
+    assert cells["four_steps"](window, 1.3) == pytest.approx(context.attention, abs=1e-14)
+    # At the driven cycle that the cells end on, whose multipliers they find by differences.
+    _, matrix = plainly(Context(cells["window"], 0), 4, cells["middle"])
+    assert cells["monodromy"](cells["window"], cells["middle"]) == pytest.approx(matrix, abs=1e-8)
+    assert cells["low"] == pytest.approx(torus.beta, abs=2e-7)
 
 
 @pytest.mark.parametrize("plane", ["gamma", "epsilon"])

@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from open_cells import run_open_cells
 from scipy.ndimage import gaussian_filter
 
 from compendium.c33d_phase_diagrams import study
@@ -13,7 +14,7 @@ from spinformer.dmft import basins
 from spinformer.dmft.attractors import Regime, find_attractors
 from spinformer.dmft.basins import Fingerprints, find_coexisting_attractors, fingerprint_moments
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.mean_field import random_contexts, trajectory
+from spinformer.dmft.mean_field import random_contexts, step, trajectory
 from spinformer.dmft.network import Context, Network
 
 NETWORK = Network.document()
@@ -37,6 +38,26 @@ def made(moments, errors, rate=0.0, spread=0.0):
 def coexisting(**given):
     """What random contexts end on."""
     return find_coexisting_attractors(NETWORK, "uniform", **given)
+
+
+def test_the_open_cells_find_the_attractors_of_a_point():
+    cells = run_open_cells("33d_phase_diagrams")
+    softer = NETWORK.with_parameters(gamma=14.7)
+    starts = np.random.default_rng(3).uniform(-1.0, 1.0, (5, 4, 3))
+    windows = starts.swapaxes(1, 2)
+    for t in range(6):
+        windows = cells["next_windows"](windows, t, 1.527, 14.7)
+    for start, window in zip(starts, windows, strict=True):
+        context = Context(start, 0)
+        for _ in range(6):
+            context, _ = step(softer, context, 1.527)
+        assert context.attention == pytest.approx(window.T, abs=1e-12)
+    sets = coexisting(count=256, seed=0, beta=1.527, gamma=14.7)
+    fractions = np.sort(np.unique(sets.numbers, return_counts=True)[1])[::-1] / 256
+    found = np.sort(cells["fractions_at_a_point"])[::-1]
+    # Both are draws; 64 of them scatter by 0.06.
+    assert found == pytest.approx(fractions, abs=0.2)
+    assert cells["attractor_shares"](1.0, 14.7, starts=8).tolist() == [1.0]
 
 
 @pytest.fixture(scope="module")

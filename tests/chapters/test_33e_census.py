@@ -6,6 +6,7 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 from known_networks import COIN
+from open_cells import run_open_cells
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import binomtest
@@ -151,6 +152,41 @@ def test_areas_are_those_of_the_library_and_a_threshold_is_judged_where_it_was_n
     # What holds in one half only is worth nothing in the other.
     score[1::2] = rng.normal(size=1000)
     assert judge(score, label=label, draws=50).area == pytest.approx(0.5, abs=0.06)
+
+
+def test_the_open_cells_take_the_census_of_the_package():
+    cells = run_open_cells("33e_census")
+    assert cells["count"] == 100
+    # The package's own step, onset and exponents, for some of the networks.
+    for number in (0, 7, 21, 40):
+        roles = np.stack([cells["w_output"][number, 0], *cells["semantic"][:, number, 0]])
+        position = np.concatenate([np.ones((1, 3, 2)), cells["positional"][:, number, 0]])
+        network = Network(
+            semantic=roles, position=position, context=4, gamma=220 / 3**0.5, epsilon=0.02
+        )
+        predicted = onset(network)
+        assert cells["onsets"][number].min() == pytest.approx(predicted.critical_beta)
+        turning = 1e-9 < abs(np.angle(predicted.mu[0])) < np.pi - 1e-9
+        assert cells["is_complex"][number] == turning
+        begin = np.random.default_rng(number).uniform(-1.0, 1.0, (4, 3))
+        everywhere = np.broadcast_to(begin.T, (100, 12, 3, 4))
+        cell = everywhere
+        for t in range(3):
+            cell = cells["next_windows"](cell, t, cells["beta"])
+        for place, beta in enumerate(cells["beta"]):
+            context = Context(begin, 0)
+            for _ in range(3):
+                context, _ = step(network, context, float(beta))
+            assert context.attention == pytest.approx(cell[number, place].T, abs=1e-12)
+    found = [
+        (cells["is_chaotic"] & kind).sum() / kind.sum()
+        for kind in (cells["is_complex"], ~cells["is_complex"])
+    ]
+    table = select(document_size_table.read(), family=0, epsilon=0.02)
+    turns = study.scores(table)["rotation"] > 0
+    chaos = table["seen_chaos"] > 0
+    # At fewer temperatures, and from one start.
+    assert found == pytest.approx([chaos[turns].mean(), chaos[~turns].mean()], abs=0.2)
 
 
 def test_scores_say_what_they_are_named_for():

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from known_networks import tangent_map
+from open_cells import run_open_cells
 from scipy.optimize import approx_fprime
 from scipy.special import softmax
 from scipy.stats import chisquare
@@ -262,6 +263,42 @@ def test_lists_of_words_drawn_one_by_one():
         found.append([*mean, spread**2])
     error = np.std(wanted, axis=0) * math.sqrt(2 / 1500)
     assert (np.abs(np.mean(found, axis=0) - np.mean(wanted, axis=0)) < 4 * error).all()
+
+
+def test_the_open_cells_write_as_the_package_does():
+    cells = run_open_cells("35_other_tokens")
+    network = LetterNetwork(
+        semantic=cells["features_of_letters"],
+        position=np.zeros((4, 3, 0)),
+        context=4,
+        gamma=10.0,
+        epsilon=0.0,
+    )
+    window = np.eye(3)[[cells["named"][0, age % 3] for age in range(4)]]
+    path = tokens_of.letter_path(network, window, beta=4.0, steps=8, position=0)
+    mean = cells["write"](cells["mean_token"], 0)
+    assert mean[:, OUTPUT] == pytest.approx(letter_overlaps(network, path)[-8:], abs=1e-12)
+    predicted = tokens_of.predicted_deviation(network, 4.0, path=path, position=0)[-8:]
+    sites = 3_000_000
+    letters = cells["deviation"](cells["drawn_token"], cells["mean_token"], sites)
+    assert letters == pytest.approx(np.sqrt((predicted**2).mean() / sites), rel=0.15)
+    # The mean of what is drawn, one word after another, is that of the list, at every length.
+    attention = np.array([0.3, -0.5, 0.2])
+    for length in (30_000, sites):
+        words = cells["word_list"](length)
+        drawn = np.array([cells["drawn_word"](attention, length) for _ in range(2000)])
+        chances = softmax(4.0 * words[:, 0] @ attention)
+        assert cells["mean_word"](attention, length) == pytest.approx(
+            np.einsum("w,wrf->rf", chances, words)
+        )
+        error = np.sqrt(chances @ words.reshape(64, -1) ** 2).max() / np.sqrt(2000)
+        assert drawn.mean(axis=0) == pytest.approx(
+            cells["mean_word"](attention, length), abs=5 * error
+        )
+    few = cells["deviation"](cells["drawn_word"], cells["mean_word"], 30_000)
+    assert cells["deviation"](cells["drawn_word"], cells["mean_word"], sites) == pytest.approx(
+        few, rel=0.2
+    )
 
 
 PUSH = np.array([0.5, -0.4, 0.7])

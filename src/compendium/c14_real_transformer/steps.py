@@ -275,3 +275,22 @@ def settings_A14b(data: str, source: str, length: int) -> Rows:
     """Minus the change of Σ_h U_h / H by the layer that raises it most, over windows of a text."""
     changes = [stage_changes(encoder(), trace)[-1] for trace in traces_of([source], length)]
     return mean_rows(-max(changes, key=np.mean))
+
+
+@stored(
+    "turned_depths",
+    parameter_product(source=TEXTS, window=LENGTHS),
+    checked=1,
+    seconds=1.0,
+    within={"value": 0.01, "low": 0.02, "high": 0.02},
+)
+def turned_depths(source: str, window: int) -> Rows:
+    """ln of how much deeper a model's overlap energy is than for queries in ten turns.
+
+    In the layer where that is least, over windows of so many tokens of a text.
+    """
+    ratios = []
+    for trace in traces_of([source], window):
+        draws = [query_energy(trace, turned=seed).mean() for seed in range(10)]
+        ratios.append(np.log(query_energy(trace).mean() / np.array(draws)))
+    return mean_rows(min(ratios, key=np.mean))

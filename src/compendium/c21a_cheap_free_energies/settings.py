@@ -1,10 +1,10 @@
-"""Robustness of what chapter 21a says of theories, overlaps and unrolled networks.
+"""Robustness of what chapter 21a says of theories and overlaps.
 
 The stored errors and overlaps are divided into groups of systems, so that every line of a table
 has systems of its own; lines of the same group share their `data`.
 
 The regions were written before the confirming tables were drawn. B7: β up to 0.75. B7b: β < 1. B7c:
-temperatures before the line, β < 2. B7d: less than 0.8 of the line's β.
+temperatures before the line, β < 2.
 """
 
 from typing import Any
@@ -19,16 +19,15 @@ from compendium.c21a_cheap_free_energies.study import (
     OVERLAPS_AGAIN,
     approximation_errors,
     colder_table,
-    convergence,
     errors_table,
     overlap_run,
     theory_errors,
     trend,
 )
-from compendium.common.rows import Columns, median_rows, numbered, parameter_product, share_rows
+from compendium.common.rows import Columns, median_rows, numbered, parameter_product
 from spinformer.core.statistics import Estimate
 from spinformer.spins.ising import sherrington_kirkpatrick, solve_exact
-from spinformer.spins.replica_symmetry import almeida_thouless_beta, replica_symmetric_state
+from spinformer.spins.replica_symmetry import replica_symmetric_state
 
 # What an approximation may be off by, root mean square over the spins, and stand in for the sum.
 OFF = 0.05
@@ -244,39 +243,3 @@ def confirm_b7c(group: int) -> Rows:
         slope = trend(table, "spread", table["beta"] == beta).slope
         rows.append({"beta": beta, "data": f"new {group}"} | width_row(beta, slope))
     return rows
-
-
-NETWORKS = 20
-
-
-def depth_rows(data: int, of_the_line: float, size: int, field_std: float) -> Rows:
-    """Share of unrolled networks that converge less one half, at a fraction of the line's β."""
-    beta = of_the_line * almeida_thouless_beta(field_std=field_std)
-    share = convergence(size, beta=beta, field_std=field_std, systems=NETWORKS, seed=data)
-    return share_rows(round(NETWORKS * share), trials=NETWORKS, bound=0.5)
-
-
-_COUNTED = {"value": 0.11, "low": 0.15, "high": 0.15}
-settings_b7d = stored(
-    "settings_B7d",
-    numbered(
-        parameter_product(
-            of_the_line=(0.3, 0.5, 0.7, 0.8, 0.9, 1.2), size=(128, 512), field_std=(0.2, 0.5)
-        ),
-        first=1000,
-    ),
-    seconds=0.2,
-    rtol=0.0,
-    within=_COUNTED,
-)(depth_rows)
-# Other networks, drawn after the region.
-confirm_b7d = stored(
-    "confirm_B7d",
-    numbered(
-        parameter_product(of_the_line=(0.2, 0.4, 0.6, 0.75), size=(128, 256), field_std=(0.3, 0.5)),
-        first=2000,
-    ),
-    seconds=0.2,
-    rtol=0.0,
-    within=_COUNTED,
-)(depth_rows)

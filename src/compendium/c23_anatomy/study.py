@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from bookmaker.tables import Rows, stored
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.spins.exact_vectors import two_spins
-from spinformer.spins.module import SpinTransformerModule, response_attention
+from spinformer.spins.module import response_attention
 from spinformer.spins.solvers import solve_saddle_point
 
 
@@ -336,18 +336,6 @@ def exact_pair(
         strength=strength,
     )
     return large, torch.tensor(exact.magnetization) / root, response
-
-
-@torch.no_grad()
-def distance_to_saddle(module: SpinTransformerModule, inputs: Tensor) -> tuple[float, bool]:
-    """Relative distance of the module's ⟨σ⟩ from `large_d` at its own couplings; converged?"""
-    module.warned = True  # whether it converged is part of the answer
-    _, parts = module(inputs, return_parts=True)
-    fields = parts.fields * parts.fields.shape[-1] ** 0.5
-    found = solve_saddle_point(parts.couplings, fields=fields, beta=parts.beta[:, 0, 0])
-    truth = found.magnetization.transpose(1, 2).flatten(2)
-    distance = (parts.spins - truth).norm() / truth.norm()
-    return float(distance), bool(parts.solution.converged.all())
 
 
 def own_token_share(

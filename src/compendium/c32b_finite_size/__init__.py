@@ -1,1 +1,1 @@
-"""Finite networks: deviation from the mean field, closure, stationary law, exponents."""
+"""Finite networks: deviation from the mean field, stationary laws, exponents."""

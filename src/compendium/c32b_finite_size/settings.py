@@ -1,4 +1,4 @@
-"""Tables of settings of C5, C18a, C18b, C18c and C18e, from starts that no other table has.
+"""Tables of settings of C5, C18c and C18e, from starts that no other table has.
 
 The tables `confirm_…` were drawn after the regions of their rows had been written down.
 """
@@ -6,19 +6,13 @@ The tables `confirm_…` were drawn after the regions of their rows had been wri
 import numpy as np
 
 from bookmaker.tables import Rows, stored
-from compendium.c32b_finite_size.fluctuations import (
-    BREAKS_AGAIN,
-    REGIMES,
-    breaks_table,
-    closed_gains,
+from compendium.c32b_finite_size.long_run import (
     coupled_growth,
     mean_field_exponent,
-    spread_windows,
     stationary_table,
 )
-from compendium.c32b_finite_size.study import deviation, median_slope
-from compendium.common.rows import estimate_rows, mean_rows, near_rows, numbered, parameter_product
-from compendium.common.stored_exponents import exponent_of_chaos
+from compendium.common.finite_size import deviation, spread_windows, whole_bits
+from compendium.common.rows import mean_rows, near_rows, numbered, parameter_product
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.dmft.corrections import finite_size_corrections
 from spinformer.dmft.document import attractor_window
@@ -42,11 +36,6 @@ _PAIRS = 24
 _NATS = 0.03
 
 
-def _whole(bits: float) -> int:
-    """The nearest number of bits that the document's three segments share evenly."""
-    return 3 * round(bits / 3)
-
-
 def law_ratios(data: int, regime: str, decade: int) -> Rows:
     """What the errors of a text and of the average may be off theory, minus what they are off.
 
@@ -57,7 +46,7 @@ def law_ratios(data: int, regime: str, decade: int) -> Rows:
     limit = finite_size_corrections(
         network, _BETAS[regime], window=window, steps=_AHEAD, position=position
     )
-    size = _whole(10.0**decade)
+    size = whole_bits(10.0**decade)
     rms, bias, _ = deviation(limit, size, texts=_TEXTS, seed=data)
     length = np.linalg.norm(limit.shift[-1])
     along = limit.shift[-1] / length
@@ -100,86 +89,6 @@ confirm_c5 = stored(
     rtol=0.05,
     within={"value": 0.02, "low": 0.02, "high": 0.02},
 )(law_ratios)
-
-
-# Starts of a line of C18a; each of the two stored tables has six times as many.
-_STARTS = 20
-
-
-@stored(
-    "settings_C18a",
-    [{"data": group, "sizes_from": least} for group in range(12) for least in (1e4, 1e6)],
-    seconds=0.1,
-)
-def settings_c18a(data: int, sizes_from: float) -> Rows:
-    """Tokens that an e-fold of N buys, times twice the exponent of chaos, from twenty starts."""
-    table = breaks_table.read() if data < 6 else BREAKS_AGAIN.read()
-    bits = np.unique(table["bits"])
-    first = _STARTS * (data % 6)
-    measured = table["measured"].reshape(-1, len(bits))[first : first + _STARTS]
-    use = bits > 0.9 * sizes_from
-    pace = median_slope(np.log(bits[use]), rows=measured[:, use], seed=0)
-    twice = 2.0 * float(exponent_of_chaos(1.28).value)
-    scaled = Estimate(value=twice * pace.value, error=twice * pace.error, samples=_STARTS)
-    return estimate_rows(scaled)
-
-
-# Tokens over which the error of the closure is averaged, starts and texts behind a line of C18b.
-_HORIZONS = (15, 30, 60, 120)
-_REGULAR = [regime for regime in REGIMES if regime != "chaotic"]
-
-
-def closure_gains(
-    data: str, regime: str, bits: int, *, first: int, starts: int = 12, texts: int = 1000
-) -> Rows:
-    """ln of the naive mean field's error over the closure's, over so many tokens; twelve starts."""
-    gains = np.array(
-        [
-            closed_gains(regime, start=start, bits=_whole(bits), texts=texts, horizons=_HORIZONS)
-            for start in range(first, first + starts)
-        ]
-    )
-    return [
-        {"tokens": horizon} | mean_rows(gains[:, column])[0]
-        for column, horizon in enumerate(_HORIZONS)
-    ]
-
-
-def first_gains(data: str, regime: str, bits: int, *, starts: int = 12, texts: int = 1000) -> Rows:
-    """`closure_gains` of the starts 100 to 111."""
-    return closure_gains(data, regime, bits, first=100, starts=starts, texts=texts)
-
-
-def fresh_gains(data: str, regime: str, bits: int, *, starts: int = 12, texts: int = 1000) -> Rows:
-    """`closure_gains` of the starts 300 to 311; of periodic motion over thirty tokens at most."""
-    rows = closure_gains(data, regime, bits, first=300, starts=starts, texts=texts)
-    return [row for row in rows if regime != "periodic" or row["tokens"] <= 30]
-
-
-_SMALL = {"data": "driven 1000", "regime": "driven", "bits": 1000, "starts": 2, "texts": 100}
-settings_c18b = stored(
-    "settings_C18b",
-    [
-        {"data": f"{unit['regime']} {unit['bits']}"} | unit
-        for unit in parameter_product(regime=_REGULAR, bits=[10**decade for decade in range(3, 8)])
-    ],
-    small=_SMALL,
-    seconds=0.3,
-    within={"value": 0.1, "low": 0.2, "high": 0.2},
-)(first_gains)
-
-confirm_c18b = stored(
-    "confirm_C18b",
-    [
-        {"data": f"{unit['regime']} {unit['bits']} again"} | unit
-        for unit in parameter_product(
-            regime=_REGULAR, bits=(2000, 20_000, 200_000, 2_000_000, 5_000_000)
-        )
-    ],
-    small=_SMALL | {"data": "driven 1000 again"},
-    seconds=0.3,
-    within={"value": 0.1, "low": 0.2, "high": 0.2},
-)(fresh_gains)
 
 
 # Runs behind a line of C18c: of four, two in three fresh lines were undecided and none against.
@@ -230,7 +139,7 @@ def settings_c18e(data: int, beta: float, wait: int) -> Rows:
     windows, position = spread_windows(beta, count=_PAIRS, settle=wait, seed=data)
     rates = coupled_growth(
         Network.document(),
-        _whole(_MANY),
+        whole_bits(_MANY),
         beta=beta,
         windows=windows,
         position=position,

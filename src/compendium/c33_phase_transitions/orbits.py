@@ -60,7 +60,7 @@ def show_orbit_diagram(classified: Attractors, *, beta: np.ndarray) -> Figure:
     )
     top.grid(False)
     top.set(ylim=(-reach, reach), ylabel="overlap $m^o_1$")
-    word = "values off the plane, where not periodic"
+    word = "all values, where not periodic"
     pale = Patch(color=COLORS["yellow"], alpha=0.35, label=word)
     top.legend(handles=[pale], loc="upper left", fontsize=8)
     rates = classified.exponents.value

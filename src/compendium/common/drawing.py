@@ -1,5 +1,6 @@
 """Points with error bars, intervals, quartiles; colors of regimes, labels of parameters."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,3 +81,14 @@ def size_errors(
     axis.set(xscale="log", yscale="log", xlabel="spins $N$")
     axis.set_xticks(sizes, [str(n) for n in sizes])
     axis.minorticks_off()
+
+
+def draw_trainings(
+    axis: Axes, levels: Mapping[str, np.ndarray], unit: str, colors: Sequence[str]
+) -> None:
+    """A row for each condition, first at the top: its trainings as dots, their mean as a bar."""
+    for row, (values, color) in enumerate(zip(levels.values(), colors, strict=True)):
+        axis.plot(values, np.full(len(values), row), ".", color=color, ms=5, alpha=0.6)
+        axis.plot(values.mean(), row, "|", color=color, ms=16, mew=2.5)
+    axis.set_yticks(range(len(levels)), list(levels))
+    axis.set(xlabel=unit, ylim=(len(levels) - 0.5, -0.5))

@@ -1,0 +1,1 @@
+"""Chapter 12c: the two-layer network whose fast limit is attention."""

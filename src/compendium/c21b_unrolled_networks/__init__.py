@@ -1,0 +1,1 @@
+"""The TAP iteration unrolled into layers: convergence, pace and depth."""

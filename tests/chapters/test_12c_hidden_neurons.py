@@ -1,0 +1,144 @@
+"""The two-layer network against Newton's equation, its own energy and its eigenvalues."""
+
+import numpy as np
+import pytest
+import torch
+from open_cells import run_open_cells
+from scipy.integrate import solve_ivp
+from scipy.optimize import approx_fprime
+from scipy.special import logsumexp
+
+from compendium.c12c_hidden_neurons import study
+from spinformer.hopfield import continuous
+
+BETA = 1.5
+
+
+def draw(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def downhill(patterns, v):
+    """−∇E of attention."""
+    slope = continuous.gradient(torch.as_tensor(patterns), states=torch.as_tensor(v), beta=BETA)
+    return -slope.numpy()
+
+
+@pytest.mark.parametrize("ratio", [0.2, 1.0, 5.0])
+def test_the_neurons_are_a_particle_with_friction(ratio):
+    """ρ ü + (1 + ρ) u̇ = −∇E(u) from rest, h = Xu, v = u + ρ u̇; ρ and 1/ρ give one path."""
+    patterns = draw(7, 4)
+    query = draw(1, 4, seed=1)
+
+    def neurons(ratio, duration):
+        times = study.Times(duration=duration, points=13, accuracy=1e-11)
+        return study.flow(patterns, queries=query, beta=BETA, ratio=ratio, times=times)
+
+    visible, hidden = neurons(ratio, 6.0)
+
+    def newton(_, state):
+        u, speed = np.split(state, 2)
+        return np.concatenate([speed, (downhill(patterns, u) - (1 + ratio) * speed) / ratio])
+
+    path = solve_ivp(
+        newton,
+        (0, 6),
+        np.concatenate([query[0], np.zeros(4)]),
+        t_eval=np.linspace(0, 6, 13),
+        rtol=1e-11,
+        atol=1e-11,
+    ).y.T
+    np.testing.assert_allclose(hidden[0], path[:, :4] @ patterns.T, atol=1e-7)
+    np.testing.assert_allclose(visible[0], path[:, :4] + ratio * path[:, 4:], atol=1e-7)
+    _, mirrored = neurons(1 / ratio, 6.0 / ratio)
+    np.testing.assert_allclose(hidden, mirrored, atol=1e-7)
+
+
+@pytest.mark.parametrize("ratio", [0.05, 20.0])
+def test_the_energy_of_both_kinds_falls_from_an_empty_start(ratio):
+    """E = v²/2 + h·f − L_h − f·Xv, written out here; attention's where hidden neurons follow."""
+    patterns = draw(7, 4)
+    query = draw(1, 4, seed=1)
+
+    def energy(v, h):
+        f = study.softmax(BETA * h)
+        own = 0.5 * (v**2).sum(-1) + (h * f).sum(-1) - logsumexp(BETA * h, axis=-1) / BETA
+        return own - (f * (v @ patterns.T)).sum(-1)
+
+    times = study.Times(duration=4.0, points=400, accuracy=1e-11)
+    v, h = study.flow(patterns, queries=query, beta=BETA, ratio=ratio, times=times, empty=True)
+    assert not h[:, 0].any()
+    assert np.diff(energy(v, h), axis=1).max() < 1e-9
+    plain = continuous.energy(torch.as_tensor(patterns), states=torch.as_tensor(query), beta=BETA)
+    np.testing.assert_allclose(energy(query, query @ patterns.T), plain)
+
+
+def test_the_slow_flow_descends_the_energy_of_attention():
+    patterns = draw(7, 4)
+    queries = draw(3, 4, seed=1)
+    times = study.Times(duration=2.0, points=11, accuracy=1e-11)
+    paths = study.slow_flow(patterns, queries=queries, beta=BETA, times=times)
+    for query, path in zip(queries, paths, strict=True):
+        other = solve_ivp(
+            lambda _, v: downhill(patterns, v),
+            (0, 2),
+            query,
+            t_eval=np.linspace(0, 2, 11),
+            rtol=1e-11,
+            atol=1e-11,
+        )
+        np.testing.assert_allclose(path, other.y.T, atol=1e-8)
+
+
+@pytest.mark.parametrize("ratio", [0.1, 1.0, 7.0])
+def test_relaxation_rates_are_eigenvalues_of_the_whole_network(ratio):
+    patterns = draw(7, 4)
+    values = draw(7, 4, seed=1)
+    slope = approx_fprime(draw(7, seed=2), lambda h: study.softmax(BETA * h), 1e-8)
+    slope = 0.5 * (slope + slope.T)
+    for given, real in ((patterns, True), (values, False)):
+        whole = np.block([[-np.eye(4), given.T @ slope], [patterns / ratio, -np.eye(7) / ratio]])
+        rates = study.relaxation_rates(np.linalg.eigvals(given.T @ slope @ patterns), ratio=ratio)
+        spectrum = np.linalg.eigvals(whole)
+        for rate in rates.ravel():
+            assert np.abs(spectrum - rate).min() < 1e-6
+        if real:
+            assert np.abs(rates.imag).max() < 1e-6
+    # However fast the hidden neurons are, the slow rate is that of the slow flow, a − 1.
+    slow = study.relaxation_rates([0.5, 0.9, 1.2], ratio=1e-15)[:, 1]
+    np.testing.assert_allclose(slow, [-0.5, -0.1, 0.2], rtol=1e-8)
+    # The edge of stability for complex slopes: a parabola.
+    for imaginary in (0.5, 1.5, 3.0):
+        edge = 1 - ratio * imaginary**2 / (1 + ratio) ** 2 + 1j * imaginary
+        assert abs(study.relaxation_rates(edge, ratio=ratio).real.max()) < 1e-12
+
+
+@pytest.mark.claim("A9b")
+def test_hidden_neurons_may_be_eliminated_if_they_start_where_they_belong():
+    drawn = study.memories(2, queries=3, seed=11)
+    ratios = [1e-3, 1e-2]
+    first = study.distances(drawn[:1], beta=0.8, ratios=ratios)
+    second = study.distances(drawn[1:], beta=0.8, ratios=ratios)
+    errors = study.distances(drawn, beta=0.8, ratios=ratios)
+    assert (errors == np.maximum(first, second)).all()
+    assert (abs(np.log10(errors[:, 1] / errors[:, 0]) - [1, 2]) < [0.1, 0.2]).all()
+    # Other memories than those of the chapter.
+    drawn = study.memories(5, queries=8, seed=12)
+    reference = study.ends(drawn, beta=0.8, ratio=0.0)
+    matched = study.elsewhere(reference, other=study.ends(drawn, beta=0.8, ratio=1.0))
+    fresh = study.elsewhere(reference, other=study.ends(drawn, beta=0.8, ratio=10.0, empty=True))
+    assert matched["tried"] == fresh["tried"] == 40
+    assert matched["count"] / matched["tried"] < 0.1
+    assert fresh["low"] > 0.3
+    # A query that rests in one of the two only is not counted, nor tried.
+    moved = study.elsewhere(reference, other=(reference[0] + 1.0, np.arange(40) >= 3))
+    assert moved["count"] == moved["tried"] == 37
+
+
+def test_open_cells_find_the_distances_of_the_package():
+    cells = run_open_cells("12c_hidden_neurons")
+    drawn = [(cells["random_patterns"], cells["query"][None])]
+    distances = study.distances(drawn, beta=0.8, ratios=cells["ratios"])[0]
+    # Euler's steps have an error of their own, of the order of their length.
+    np.testing.assert_allclose(cells["largest_distances"], distances, rtol=0.02)
+    assert cells["order"] == pytest.approx(np.log10(distances[1] / distances[0]), abs=0.02)

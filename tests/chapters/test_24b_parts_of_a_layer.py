@@ -1,0 +1,176 @@
+"""Chapter 24b: mixers exchanged, parts removed, correlations along a stack."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from grid_trainings import at_best
+from open_cells import run_open_cells
+
+from compendium.c24b_parts_of_a_layer import layer_parts
+from compendium.c24b_parts_of_a_layer.settings import GRIDS, LAYERS, MIXERS
+from compendium.common.token_classifiers import build_classifier
+from compendium.common.token_tasks import crowd_share, digit_task, recall_task
+from compendium.common.token_training import probe_layers
+from compendium.common.training_grids import Cell, accuracy_lead
+
+
+@pytest.mark.claim("B8c")
+def test_mixers_inside_a_layer_and_out_of_it():
+    """What a mixer lets the asked token know, live; then the tables, line by line."""
+    tokens = recall_task(3).test[0][:40]
+    other = recall_task(4).test[0][:40]
+    beside = torch.cat([other[:, :-1], tokens[:, -1:]], 1)
+    moved = {}
+    for arm in LAYERS:
+        model = build_classifier(arm, seed=5, depth=1, **recall_task(3).shape)
+        with torch.no_grad():
+            here = model(tokens)
+            there = model(beside)
+        moved[arm] = float((here - there).norm() / here.norm())
+    # Each token alone cannot be told from one beside other pairs: nothing can be looked up.
+    assert moved.pop("layer of identity") == 0.0
+    assert min(moved.values()) > 0.02
+    patches = {
+        arm: at_best(GRIDS["layers_digits"].table, arm=arm, strength=0.6) for arm in MIXERS + LAYERS
+    }
+    recall = {
+        arm: at_best(GRIDS["layers_recall"].table, arm=arm, strength=0.6) for arm in MIXERS + LAYERS
+    }
+    cells = [Cell(arm, 0.6, 200) for arm in ("layer of spins", "layer of attention")]
+    lead = accuracy_lead(GRIDS["layers_recall"], *cells, seen=200)
+    gains = [
+        recall["layer of spins"][k] - recall["layer of attention"][k] for k in recall["attention"]
+    ]
+    assert lead == pytest.approx(gains, abs=1e-12)
+    crowd = crowd_share(7, kinds=8)
+    for split in patches["attention"]:
+        assert patches["layer of averaging"][split] > patches["attention"][split]
+        for found in (patches, recall):
+            assert abs(found["layer of spins"][split] - found["layer of attention"][split]) < 0.05
+        assert max(recall["layer of averaging"][split], recall["averaging"][split]) < crowd + 0.05
+        # Mixers that cannot look up lack the property that spins have there.
+        assert recall["layer of attention"][split] > recall["layer of averaging"][split] + 0.5
+        assert recall["layer of identity"][split] < 0.2
+
+
+@pytest.mark.claim("B11")
+def test_correlations_along_depth():
+    """Untrained; free spins hand their own fields on, and build nothing."""
+    tokens = digit_task(2).test[0][:30]
+    labels = digit_task(2).test[1][:30]
+    grown = {}
+    for strength in (0.01, 0.6):
+        stack = build_classifier(
+            "saddle", seed=3, depth=4, strength=strength, **digit_task(0).shape
+        )
+        layers = probe_layers(stack, tokens, labels=labels)
+        grown[strength] = layers[-1]["correlation"] - layers[0]["correlation"]
+    assert abs(grown[0.01]) < 0.05
+    assert grown[0.6] > 0.2
+
+
+@pytest.mark.parametrize("task", ["digits", "recall"])
+def test_networks_without_a_part_have_as_many_parameters(task):
+    shape = layer_parts.TASKS[task](0).shape
+    sizes = {
+        (network["mixer"], network["removed"]): layer_parts.parameter_count(
+            layer_parts.build_network(shape=shape, **network)
+        )
+        for network in layer_parts.NETWORKS
+    }
+    complete = sizes["attention", "nothing"]
+    assert max(sizes.values()) < 1.06 * complete
+    assert min(sizes.values()) > 0.94 * complete
+
+
+def test_a_part_that_is_removed_is_gone():
+    """Each by a property that only the network with it has."""
+    task = recall_task(0)
+    tokens = task.test[0][:6]
+    other = task.test[0][6:12]
+    network = {
+        removed: layer_parts.build_network(
+            mixer="none" if removed == "mixing" else "attention",
+            removed=removed,
+            shape=task.shape,
+            seed=1,
+        )
+        for removed in ("nothing", *layer_parts.REMOVED)
+    }
+    # Mixing: whether other tokens reach the last one.
+    beside = torch.cat([other[:, :-1], tokens[:, -1:]], 1)
+    for removed, one in network.items():
+        with torch.no_grad():
+            same = torch.equal(one(tokens), one(beside))
+        assert same == (removed == "mixing")
+    # Skips: whether anything passes where both branches are silent.
+    states = torch.randn(2, 5, 32, generator=torch.Generator().manual_seed(0))
+    for removed in ("nothing", "skip"):
+        layer = layer_parts.PartialLayer(32, mixer="attention", removed=removed)
+        with torch.no_grad():
+            for parameter in layer.parameters():
+                parameter.zero_()
+            assert bool((layer(states) == 0).all()) == (removed == "skip")
+    # Normalization: whether the size of the states does not matter to what is mixed.
+    for removed in ("nothing", "normalization"):
+        layer = layer_parts.PartialLayer(32, mixer="averaging", removed=removed)
+        with torch.no_grad():
+            mixed = [layer.mixing(layer.before(size * states)) for size in (1.0, 3.0)]
+        assert torch.allclose(*mixed, atol=1e-4) == (removed == "nothing")
+    parts = {name for name, _ in network["feed-forward"].named_parameters()}
+    assert not any("wide" in name for name in parts)
+
+
+@pytest.mark.claim("B1b")
+def test_what_is_lost_without_a_part_by_hand():
+    """The stored accuracies at the rate of the least median validation loss."""
+    table = layer_parts.layer_parts.read()
+    for task, mixer in itertools.product(("digits", "recall"), layer_parts.MIXERS):
+        found = {}
+        for removed in ("nothing", "skip", "normalization"):
+            here = (table["task"] == task) & (table["mixer"] == mixer)
+            here &= table["removed"] == removed
+            losses = {
+                rate: np.median(table["held"][here & (table["rate"] == rate)])
+                for rate in np.unique(table["rate"])
+            }
+            best = here & (table["rate"] == min(losses, key=losses.get))
+            found[removed] = table["accuracy"][best]
+            again = layer_parts.accuracies(task, mixer=mixer, removed=removed)
+            assert again.tolist() == found[removed].tolist()
+        assert abs(found["nothing"].mean() - found["normalization"].mean()) < 0.03
+        # Averaging cannot learn recall, with skips or without.
+        lost = found["nothing"].mean() - found["skip"].mean()
+        assert (lost > 0.05) == ((task, mixer) != ("recall", "averaging"))
+
+
+def test_the_open_cells_are_layers_of_the_package(monkeypatch):
+    """Three layers with the same weights; the widths that match their numbers of parameters."""
+    told = run_open_cells("24b_parts_of_a_layer")
+    monkeypatch.setattr(layer_parts, "HEADS", 1)
+    for skip, removed in ((1.0, "nothing"), (0.0, "skip")):
+        state = torch.tensor(told["first_tokens"])
+        for query_key, value, first, second in told["stack"]:
+            layer = layer_parts.PartialLayer(32, mixer="attention", removed=removed).double()
+            with torch.no_grad():
+                projections = (query_key.T, np.eye(32), value.T)
+                layer.mixing.project.weight.copy_(torch.tensor(np.concatenate(projections)))
+                layer.mixing.output.weight.copy_(torch.eye(32))
+                for place, weight in ((0, first), (2, second)):
+                    layer.wide[place].weight.copy_(torch.tensor(weight.T))
+                    layer.wide[place].bias.zero_()
+                state = layer(state)
+        apart = (state - state.mean(0)).norm() / state.norm()
+        assert told["last_spread"][skip] == pytest.approx(apart.item(), rel=1e-6)
+    assert told["last_spread"][0.0] < 0.1 < 0.5 < told["last_spread"][1.0]
+
+    def size(dim, removed):
+        layer = layer_parts.PartialLayer(dim, mixer="attention", removed=removed)
+        return layer_parts.parameter_count(layer)
+
+    assert told["goal"] == size(32, "nothing")
+    widths = range(40, 80, 2)
+    best = min(widths, key=lambda dim: abs(size(dim, "feed-forward") - told["goal"]))
+    assert told["matched_width"] == best
