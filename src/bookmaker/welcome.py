@@ -192,7 +192,8 @@ def contents_page(root: Path, titles: Mapping[str, str], pages: Mapping[str, int
 
 def titles(files: Sequence[Path]) -> dict[str, str]:
     """Return the titles of pages, by their names."""
-    found = {file.stem: _TITLE.search(file.read_text(encoding="utf-8")) for file in files}
+    articles = {file.stem: _ARTICLE.search(file.read_text(encoding="utf-8")) for file in files}
+    found = {name: _TITLE.search(article[2]) for name, article in articles.items() if article}
     return {name: re.sub("<[^>]*>", "", match[1]) for name, match in found.items() if match}
 
 
