@@ -9,7 +9,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 STILL = "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})"
 
 LIVE_FIGURES = Path(__file__).resolve().parents[1] / "book" / "_static" / "explorables"
-FIGURES = ("landscape", "spins", "module", "map", "recall")
+FIGURES = ("landscape", "spins", "module", "map", "recall", "twelve")
 
 
 def until(browser, condition):

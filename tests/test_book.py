@@ -69,31 +69,52 @@ LEFT = """return {
         a => !a.closest('p') || a.closest('code, pre, figcaption, table, h1, h2, h3, h4')
         || all(`a.term[href="${a.getAttribute('href')}"]`).length > 1).map(a => a.href),
 }; function all(chosen) { return [...document.querySelectorAll(chosen)]; }"""
-# What is wider than its place; the theme cuts it, and a pixel is rounding.
+# What is wider than its place, in which a pixel is rounding. Figures and tables that are too wide
+# for a telephone scroll and show it; formulas and code go on below.
 WIDE = """return [
     ...[document.documentElement].filter(e => e.scrollWidth > e.clientWidth),
-    ...[...document.querySelectorAll('.math')].filter(e => e.offsetParent
-        && e.scrollWidth > e.clientWidth + 3 && getComputedStyle(e).overflowX === 'hidden'),
-    ...[...document.querySelectorAll('.claim, .claim *, table.claims-counts')].filter(
+    ...all('.math, article pre, article dt.sig').filter(
+        e => e.checkVisibility() && e.scrollWidth > e.clientWidth + 3
+        && getComputedStyle(e).display !== 'inline'),
+    ...all('article mjx-container').filter(e => e.checkVisibility() && !e.closest('table')
+        && e.getBoundingClientRect().right > document.documentElement.clientWidth),
+    ...all('.claim, .claim *, table.claims-counts').filter(
         e => e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 0
-        && getComputedStyle(e).display !== 'inline')].map(e => e.textContent)"""
+        && getComputedStyle(e).display !== 'inline')].map(e => e.textContent);
+    function all(chosen) { return [...document.querySelectorAll(chosen)]; }"""
+# What does not begin where the title does, or is text in lines that are too long to read.
+EDGES = """const left = edge(document.querySelector('article h1'));
+    const parts = ['p', 'div.math', 'figure', 'figure > svg', 'figure > figcaption', 'div.cell',
+        'div.cell_input', 'div.shown', 'table', 'h2', 'h3', 'div.admonition'].map(
+        part => `:is(article section, div.cell, .cell_output, .output, article figure) > ${part}`);
+    const seen = [...document.querySelectorAll(parts.join())].filter(e => e.checkVisibility()
+        && !e.closest('[data-explorable], .admonition, .book-cards, aside')
+        || e.matches('section > div.admonition'));
+    return seen.filter(e => Math.abs(edge(e) - left) > 1
+        || e.matches('p, div.math, figcaption') && e.offsetWidth > 641).map(e => e.outerHTML);
+    function edge(e) { return e.getBoundingClientRect().left; }"""
+
+
+def typeset(browser):
+    wait_for(browser, "window.MathJax && MathJax.startup && !!MathJax.startup.promise")
+    browser.execute_async_script("MathJax.startup.promise.then(arguments[arguments.length - 1])")
 
 
 def assert_whole_on_every_width(browser):
-    for width in (1300, 400):
+    for width in (1400, 800, 390):
         resize(browser, width)
-        assert browser.execute_script(WIDE) == [], width
+        until(browser, lambda: browser.execute_script(WIDE) == [])
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
 def test_chapter_in_the_browser(browser, site, name):
     browser.get(f"file://{site}/notebooks/{name}.html")
-    wait_for(browser, "window.MathJax && MathJax.startup && !!MathJax.startup.promise")
-    browser.execute_async_script("MathJax.startup.promise.then(arguments[arguments.length - 1])")
+    typeset(browser)
     assert not {key: found for key, found in browser.execute_script(LEFT).items() if found}
     for chosen, fewest in (("mjx-container", 1), ("article figure svg.figure", 1), ("a.term", 4)):
         assert len(browser.find_elements("css selector", chosen)) >= fewest, chosen
+    assert browser.execute_script(EDGES) == []
     assert_whole_on_every_width(browser)
     (download,) = browser.find_elements("css selector", "a.btn-download-source-button")
     source = site / "_sources" / "notebooks" / f"{name}.ipynb"
@@ -144,6 +165,13 @@ def test_claims_can_be_filtered_and_are_whole_on_every_width(browser, site):
     assert wait_for(browser, shown) == sum(row["verdict"] == "fails" for row in rows)
     browser.execute_script("document.querySelector('.claims-filter [data-key=verdict]').click()")
     assert wait_for(browser, shown) == len(rows)
+    # What is chosen stands in the address, and a reload keeps it.
+    browser.execute_script("document.querySelector('.claims-filter [data-name=holds]').click()")
+    assert browser.execute_script("return location.search") == "?verdict=holds"
+    browser.refresh()
+    assert wait_for(browser, shown) == sum(row["verdict"] == "holds" for row in rows)
+    browser.execute_script("document.querySelector('.claims-filter [data-key=verdict]').click()")
+    assert browser.execute_script("return location.search") == ""
     # The buttons of a kind share out all claims, as the table above them does.
     for kind in ("part", "verdict"):
         spans = browser.find_elements("css selector", f".claims-filter [data-key={kind}] span")
@@ -265,7 +293,7 @@ def test_no_dead_badge_without_an_address(site):
 # ---- live figures
 
 
-CANVASES = {"landscape": 3, "spins": 3, "module": 4, "map": 6, "recall": 6}
+CANVASES = {"landscape": 3, "spins": 3, "module": 4, "map": 6, "recall": 6, "twelve": 3}
 
 
 def open_figure(browser, site, name, setting="", page="book/explorables"):
@@ -463,9 +491,9 @@ def test_columns_of_a_figure_stand_below_one_another_on_a_telephone(browser, sit
     until(browser, lambda: len(browser.execute_script(shown)) == len(whole))
 
 
-def test_code_is_folded_but_for_the_parameters(browser, site):
+def test_code_is_a_line_below_what_it_made_and_one_switch_opens_all(browser, site):
     browser.get(f"file://{site}/notebooks/33b_lifetimes.html")
-    wait_for(browser, "document.readyState === 'complete'")
+    wait_for(browser, "document.querySelector('.code-switch') !== null")
     found = browser.execute_script(
         "const all = [...document.querySelectorAll('div.cell')]"
         ".filter(c => c.querySelector('.cell_input'));"
@@ -473,10 +501,93 @@ def test_code_is_folded_but_for_the_parameters(browser, site):
         "return [all.length, seen.map(c => [...c.classList].filter(n => n.startsWith('tag_')))]"
     )
     assert found[0] > 5
-    assert found[1] == [["tag_parameters"]]
+    opened = {"tag_parameters", "tag_standalone", "tag_show-input"}
+    assert all(opened & set(tags) for tags in found[1])
+    # A thin line, below the figure or the table that the code made.
+    lines = browser.execute_script(
+        "const box = e => e.getBoundingClientRect();"
+        "return [...document.querySelectorAll('div.cell:has(> .cell_output) > details.hide')].map("
+        "d => [box(d).height, box(d).top - box("
+        "d.parentElement.querySelector('.cell_output')).bottom])"
+    )
+    assert len(lines) > 5
+    assert all(height < 30 and below >= 0 for height, below in lines)
+    folds = "[...document.querySelectorAll('div.cell:not([hidden]) > details.hide')]"
     press(browser, browser.find_element("css selector", "div.cell details.hide summary"))
-    opened = "document.querySelector('div.cell details.hide .cell_input')"
-    assert browser.execute_script(f"return {opened}.checkVisibility()")
+    assert browser.execute_script(f"return {folds}.filter(d => d.open).length") == 1
+    switch = browser.find_element("css selector", ".code-switch")
+    for told in ("Hide all code", "Show all code"):
+        press(browser, switch)
+        wanted = "true" if told.startswith("Hide") else "false"
+        assert browser.execute_script(f"return {folds}.every(d => d.open === {wanted})")
+        assert switch.text == told
+    # No cell's code is lost where several are one fold.
+    inputs = "document.querySelectorAll('div.cell .cell_input').length"
+    text = (site / "notebooks" / "33b_lifetimes.html").read_text(encoding="utf-8")
+    assert browser.execute_script(f"return {inputs}") == text.count('class="cell_input')
+
+
+def test_pages_say_what_they_are_where_they_are_shared(site):
+    pages = [p for p in site.rglob("*.html") if "_static" not in p.parts]
+    texts = {p: p.read_text(encoding="utf-8") for p in pages}
+    titles = Counter(re.search("<title>(.*?)</title>", text)[1] for text in texts.values())
+    assert [title for title, count in titles.items() if count > 1] == []
+    for name in CHAPTERS:
+        head = texts[site / "notebooks" / f"{name}.html"].partition("</head>")[0]
+        (told,) = re.findall('<meta name="description" content="(.*?)">', head)
+        assert 60 < len(told) < 700, name
+        assert f'<meta property="og:description" content="{told}">' in head
+        # No formula in TeX, no codes of the source.
+        assert not re.search(r"[\\{}`]|\$", told), told
+        assert 'rel="icon"' in head
+        # As long as nobody decided where the book lives, nothing names an address.
+        assert bool(repository_address(ROOT)) == ("og:image" in head) == ("canonical" in head)
+
+
+@pytest.mark.parametrize("name", ["dynamics", "spins", "tools"])
+def test_the_reference_has_sections_short_names_and_typeset_formulas(browser, site, name):
+    browser.get(f"file://{site}/book/reference/{name}.html")
+    typeset(browser)
+    found = browser.execute_script(
+        "const all = chosen => [...document.querySelectorAll(chosen)];"
+        "return [all('article dl.py .sig-prename').map(e => e.textContent),"
+        " all('article mjx-merror').map(e => e.textContent),"
+        " all('article dl.py p').map(e => e.innerText).filter(t => /\\w\\^[\\w{]|:math:/.test(t)),"
+        " [...new Set(all('article dl.field-list > dt').map(e => e.textContent.replace(':', '')))]]"
+    )
+    names, errors, typed, sections = found
+    assert [one for one in names if one.startswith("spinformer")] == []
+    assert errors == []
+    assert typed == []
+    assert {"Parameters", "Returns", "Raises", "Attributes"} <= set(sections)
+    assert "Variables" not in sections
+    assert_whole_on_every_width(browser)
+
+
+def test_cards_show_one_panel_large_enough_to_read(browser, site):
+    resize(browser, 1400)
+    browser.get(f"file://{site}/book/results.html")
+    letters = browser.execute_async_script(
+        "const done = arguments[0], root = document.documentElement; root.dataset.theme = 'light';"
+        "const seen = [...document.querySelectorAll('.book-card img')].filter(e => e.offsetWidth);"
+        "for (const e of seen) e.loading = 'eager';"
+        "Promise.all(seen.map(e => e.decode())).then(() => done(seen.map(e =>"
+        " Math.min(e.clientWidth / e.naturalWidth, e.clientHeight / e.naturalHeight))))"
+    )
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert len(letters) == len(CHAPTERS)
+    # Letters of 8 points are 10 pixels and two thirds where a figure has its own size.
+    assert min(letters) > 0.5
+    assert sorted(letters)[len(letters) // 2] > 0.75
+
+
+def test_formulas_are_legible_without_scripts(site):
+    for name in ("12_continuous_memory", "51_synthesis"):
+        text = (site / "notebooks" / f"{name}.html").read_text(encoding="utf-8")
+        assert text.count("<noscript><math") == text.count('class="tex"') > 50
+        assert "<noscript><style>.tex{display:none}</style></noscript>" in text
+        # What the converter does not know it leaves as it is typed.
+        assert re.findall(r"<mi>\\\w+</mi>", text) == []
 
 
 def test_pages_are_printed_on_white(browser, site):

@@ -8,6 +8,7 @@ import torch
 from pages import FIGURES, LIVE_FIGURES, press, until, words
 from scipy.signal import periodogram
 from scipy.special import softmax
+from selenium.webdriver.common.keys import Keys
 
 from compendium.front.explorables import every_figure, network_data
 from spinformer.dmft.lyapunov import lyapunov_spectrum
@@ -17,7 +18,7 @@ from spinformer.hopfield import continuous
 from spinformer.hopfield.discrete import CLASSICAL
 from spinformer.spins.ising import solve_exact
 from spinformer.spins.large_d import langevin_response
-from spinformer.spins.mean_field import solve_mean_field
+from spinformer.spins.mean_field import belief_propagation, solve_mean_field
 from spinformer.spins.module import Solver, SpinTransformerModule
 
 
@@ -233,6 +234,77 @@ def test_the_three_spins_are_those_of_the_package(run, number):
     for found, wanted, tolerance in solved:
         both = (found["m"], wanted.magnetization), (found["logZ"], wanted.log_partition)
         assert_near(both, tolerance)
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_twelve_spins_are_those_of_the_package(run, number):
+    generator = np.random.default_rng(number)
+    pairs = list(itertools.combinations(range(12), 2))
+    bonds = generator.choice(len(pairs), 14 + 8 * number, replace=False)
+    edges = [[*pairs[bond], int(generator.choice([-1, 1]))] for bond in sorted(bonds)]
+    couplings = np.zeros((12, 12))
+    for i, j, coupling in edges:
+        couplings[i, j] = couplings[j, i] = coupling
+    field = float(generator.uniform(-0.5, 0.5))
+    # Weak enough that each theory has one solution.
+    beta = float(generator.uniform(0.05, 0.15))
+    system = {"couplings": couplings, "fields": np.full(12, field), "beta": beta}
+    exact = solve_exact(**system)
+    solved = [(run("spinformer.twelve.exact", edges, field, beta), exact, exact.magnetization)]
+    for method in ("naive", "tap"):
+        found = run("spinformer.twelve.solve", method, edges, field, beta)
+        wanted = solve_mean_field(**system, method=method)
+        solved.append((found, wanted, wanted.magnetization))
+    bethe = run("spinformer.twelve.solve", "bethe", edges, field, beta)
+    beliefs = belief_propagation(**system)
+    solved.append((bethe, beliefs, beliefs.value))
+    for found, wanted, means in solved:
+        assert_near([(found["m"], means), (found["logZ"], wanted.log_partition)], 1e-7)
+    # The address keeps the bonds, and a word that is none changes nothing.
+    kept = run("(edges, t = spinformer.twelve) => t.decode(t.encode(edges))", edges)
+    assert kept == edges
+    assert run("(word) => spinformer.twelve.decode(word)", "00") is None
+
+
+def test_the_bethe_theory_is_exact_on_a_tree_and_not_on_a_loop(browser, page, run):
+    tree = [[(i - 1) // 2, i, 1] for i in range(1, 12)]
+    off = """(edges, t = spinformer.twelve) => {
+        const exact = t.exact(edges, 0.1, 0.8), found = t.solve("bethe", edges, 0.1, 0.8);
+        return Math.abs(found.logZ - exact.logZ); }"""
+    assert run(off, tree) < 1e-8
+    assert run(off, [*tree, [9, 10, 1]]) > 1e-3
+    page("twelve", "&edges=01.12&beta=0.5&field=0")
+    until(browser, lambda: "2 bonds, β = 0.50" in words(browser))
+    sheet = browser.find_element("css selector", ".explorable-press")
+    # By keyboard: the first spin and the second, whose bond turns from agreeing to disagreeing.
+    sheet.send_keys(" ", Keys.ARROW_RIGHT, " ")
+    until(browser, lambda: "01-" in browser.execute_script("return location.hash"))
+    # By hand: the spins at the top and at the right, which had no bond.
+    size = min(sheet.size["width"], sheet.size["height"]) / 2 - 30
+    press(browser, sheet, (0, round(-size)))
+    press(browser, sheet, (round(size), 0))
+    until(browser, lambda: "3 bonds" in words(browser))
+    assert "03" in browser.execute_script("return location.hash")
+
+
+def test_the_relief_is_coarse_while_a_hand_moves_and_fine_when_it_rests(browser, page):
+    """Else a picture takes longer than a sixtieth of a second."""
+    page(
+        "landscape",
+        "&beta=4",
+        first="const seen = [], made = CanvasRenderingContext2D.prototype.createImageData;"
+        "CanvasRenderingContext2D.prototype.createImageData = function (...size) {"
+        " seen.push(size[0]); return made.apply(this, size); }; globalThis.seen = seen;",
+    )
+    until(browser, lambda: browser.execute_script("return Math.max(...seen)") == 240)
+    browser.execute_script("seen.length = 0")
+    press(browser, browser.find_element("css selector", "[name=beta]"), (0, 0), *[(2, 0)] * 6)
+    until(browser, lambda: browser.execute_script("return seen.includes(240)"))
+    # The colours of the basins lie on a sheet of their own.
+    sizes = browser.execute_script("return seen.filter((side) => side !== 72)")
+    assert sizes[0] == 80
+    assert sizes[-1] == 240
+    assert sizes.count(240) < sizes.count(80)
 
 
 SOLVERS = {

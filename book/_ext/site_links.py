@@ -11,7 +11,7 @@ Docstrings are shown by autodoc, with links to the sources that they cite and to
 import re
 from collections import defaultdict
 from functools import cache, partial
-from itertools import count
+from itertools import count, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,10 @@ from docutils import nodes
 from pybtex import plugin
 from site_pages import used
 from sphinx.application import Sphinx
+from sphinx.domains.python import PyObject
 from sphinx.environment import BuildEnvironment
 
-from bookmaker.base import repository_address
+from bookmaker.base import pages_address, repository_address
 
 GLOSSARY = "book/glossary"
 _CHAPTER = re.compile(r"(?:^|/)(?P<number>\d\d[a-z]?)_\w+$")
@@ -30,6 +31,14 @@ _EXAMPLE = re.compile(r"((?:^ *>>>.*\n(?:(?! *$).*\n?)*)+)", re.MULTILINE)
 # Sections of NumPy's form, and formulas with the indented lines that belong to them.
 _SECTION = re.compile(r"^(?:Parameters|Attributes|Returns|Notes|References|Examples)\n-{5,}$", re.M)
 _FORMULA = re.compile(r"(^\.\. math::.*\n(?:(?: +.*)?\n)*)", re.MULTILINE)
+# A letter with an index or an exponent, as prose of a docstring has it: W^α_a, N^{−1/2}, J_ij.
+_INDEXED = re.compile(
+    r"(?<![\w^{}/.])([A-Za-zΑ-Ωα-ωξψφℓ⟨]?[A-Za-zΑ-Ωα-ωℓ])"
+    r"((?:[_^](?:\{[^{}]*\}|[A-Za-z0-9α-ω*]{1,2}(?![A-Za-z0-9])))+)(?!\w)"
+)
+# Two letters that are one index.
+_TWO = re.compile(r"(?<=[_^])([^\W_]{2})")
+_AS_ONE = r"{\1}"
 _KEY = re.compile(r"\b[a-z]{2,}\d{4}[a-z]+\b")
 
 
@@ -157,18 +166,32 @@ def _inline(text: str) -> str:
     """Code, sources and characters that reStructuredText would read, in text of any layout."""
     pieces = re.split(r"(`+[^`]+`+)", text)
     pieces[1::2] = [f"``{code.strip('`')}``\\ " for code in pieces[1::2]]
-    pieces[::2] = [
-        _CITED.sub(
-            lambda match: f"({_KEY.sub(lambda key: f':cite:t:`{key[0]}`', match[1])})",
-            re.sub(r"([|_\\]|(?<!^)\*|^\*(?! ))", r"\\\1", words, flags=re.MULTILINE),
+    for number, words in enumerate(pieces[::2]):
+        parts = _INDEXED.split(words)
+        # Between two formulas, each of which is a letter and what belongs to it, stand words.
+        told = [_words(part) for part in parts[::3]]
+        formulas = [
+            f":math:`{letter}{_TWO.sub(_AS_ONE, marks)}`"
+            for letter, marks in zip(parts[1::3], parts[2::3], strict=True)
+        ]
+        pieces[2 * number] = "".join(
+            word + (f"\\ {formula}\\ " if formula else "")
+            for word, formula in zip_longest(told, formulas, fillvalue="")
         )
-        for words in pieces[::2]
-    ]
     return "".join(pieces)
 
 
+def _words(words: str) -> str:
+    """Sources, and characters that reStructuredText would read, in text without code."""
+    return _CITED.sub(
+        lambda match: f"({_KEY.sub(lambda key: f':cite:t:`{key[0]}`', match[1])})",
+        re.sub(r"([|_\\]|(?<!^)\*|^\*(?! ))", r"\\\1", words, flags=re.MULTILINE),
+    )
+
+
 def add_launch_links(app: Sphinx, config: Any) -> None:
-    """Turn on launch buttons if readers can reach the repository."""
+    """Turn on launch buttons and canonical addresses if readers can reach the repository."""
+    config.html_baseurl = pages_address(Path(app.srcdir))
     if address := repository_address(Path(app.srcdir)):
         config.html_theme_options |= {
             "repository_url": address,
@@ -186,6 +209,10 @@ def setup(app: Sphinx) -> None:
     # Each look-up of a plugin that formats citations reads the metadata of all installed packages:
     # a third of the time of a build.
     plugin._load_entry_point = cache(plugin._load_entry_point)
+    # Sphinx calls them variables; NumPy's form, and its readers, attributes.
+    for field in PyObject.doc_field_types:
+        if field.name == "variable":
+            field.label = "Attributes"
     app.connect("config-inited", add_launch_links, priority=900)
     # Behind Sphinx's own numbers.
     app.connect("env-get-updated", assign_numbers, priority=900)

@@ -26,7 +26,7 @@ from bookmaker.base import contents
 from bookmaker.claims import DOCUMENTS, TABLES, VERDICTS, read_rows, settings_words
 from bookmaker.figures import FIGURES
 from bookmaker.numbers import page_text
-from bookmaker.pictures import figure_file
+from bookmaker.pictures import figure_file, panel_of
 from bookmaker.places import all_places, read_place, statements
 from bookmaker.source import Chapter, cell_tree, code_cells, read_notebook
 from bookmaker.tables import read_columns
@@ -132,8 +132,13 @@ def drawn_settings(env: BuildEnvironment, name: str) -> str:
     return offered(env, f"{table.parent.name}-{table.stem}.svg", drawn)
 
 
-def picture(env: BuildEnvironment, chapter: str, name: str) -> dict[str, str]:
-    """Return where a chapter's figure is for Sphinx to copy, its caption and its other words."""
+def picture(
+    env: BuildEnvironment, chapter: str, name: str, *, panel: int | None = None
+) -> dict[str, str]:
+    """Return where a chapter's figure is for Sphinx to copy, its caption and its other words.
+
+    With a `panel`, counted from the left, only that one of the figure.
+    """
     notebook = read_notebook(Path(env.srcdir, "notebooks", f"{chapter}.ipynb"))
     settings_of_cells = [cell.metadata.get("mystnb", {}) for cell in notebook.cells]
     by_name = {
@@ -141,21 +146,26 @@ def picture(env: BuildEnvironment, chapter: str, name: str) -> dict[str, str]:
         for settings in settings_of_cells
         if "figure" in settings
     }
+    drawing = figure_file(notebook, name)
+    file = f"{name}.svg"
+    if panel is not None:
+        drawing = panel_of(drawing.decode(), panel).encode()
+        file = f"{name}-{panel}.svg"
     return {
-        "uri": offered(env, f"{name}.svg", figure_file(notebook, name)),
+        "uri": offered(env, file, drawing),
         "caption": " ".join(by_name[name]["figure"]["caption"].split()),
         "alt": " ".join(by_name[name]["image"]["alt"].split()),
     }
 
 
 def card(env: BuildEnvironment, name: str) -> dict[str, str]:
-    """Return what a card shows: title, a sentence of the summary, the figure if there is one."""
+    """Return what a card shows: title, a sentence of the summary, a panel of the figure if any."""
     chapter = Chapter(Path(env.srcdir), name)
     place = read_place(chapter)
     sentence = statements(chapter.shown_text)[place.sentence - 1]
     # Chapters link to each other within their folder.
     answer = re.sub(r"\]\((\w+)\.md\)", r"](../notebooks/\1.md)", sentence)
-    drawn = picture(env, name, place.figure) if place.figure else {}
+    drawn = picture(env, name, place.figure, panel=place.panel) if place.figure else {}
     return {"title": chapter.title, "answer": answer} | drawn
 
 

@@ -26,6 +26,12 @@
     return Object.entries(chosen).every(([key, name]) => !name || word(row, key) === name);
   }
 
+  // What is chosen stands in the address, so that it survives a reload and can be sent.
+  function write() {
+    const chosen = new URLSearchParams(Object.entries(wanted).filter(([, name]) => name));
+    history.replaceState(null, "", `${location.pathname}${chosen.size ? `?${chosen}` : ""}${location.hash}`);
+  }
+
   function show() {
     let count = 0;
     for (const row of rows) {
@@ -51,7 +57,7 @@
       button.type = "button";
       Object.assign(button.dataset, {key, name});
       button.append(name ? written[key](name) : `any ${key}`, " ", document.createElement("span"));
-      button.addEventListener("click", () => { wanted[key] = name; show(); });
+      button.addEventListener("click", () => { wanted[key] = name; show(); write(); });
       group.append(button);
     }
     box.append(group);
@@ -72,6 +78,7 @@
     if (row.hidden) {
       Object.assign(wanted, {part: "", verdict: ""});
       show();
+      write();
     }
     row.querySelector("details").open = true;
     row.scrollIntoView();

@@ -1,8 +1,18 @@
 // One switch that opens all folded code of a page; what was chosen holds for the next page, too.
 "use strict";
 addEventListener("DOMContentLoaded", () => {
-  const folded = [...document.querySelectorAll("div.cell details.hide")];
   const title = document.querySelector("article h1");
+  // Cells that follow one another without a word or an output between them are one fold.
+  const isFold = (cell) => cell?.matches?.("div.cell:has(> details.hide)");
+  for (const cell of document.querySelectorAll("div.cell:has(> details.hide)")) {
+    const next = cell.nextElementSibling;
+    if (cell.querySelector(":scope > .cell_output") || !isFold(next)) continue;
+    const into = next.querySelector(":scope > details.hide");
+    const inputs = cell.querySelectorAll(":scope > details.hide > .cell_input");
+    into.querySelector("summary").after(...inputs);
+    cell.hidden = true;
+  }
+  const folded = [...document.querySelectorAll("div.cell:not([hidden]) > details.hide")];
   if (!folded.length || !title) return;
   const NAME = "spinformer-code";
   const button = document.createElement("button");

@@ -187,6 +187,19 @@ def repository_address(root: Path) -> str:
     return str(read_project(root).get("urls", {}).get("Repository", ""))
 
 
+def pages_address(root: Path) -> str:
+    """Return the public address of the built pages, with a slash at its end, "" if there is none.
+
+    It is `Documentation` of `[project.urls]`, or else where GitHub shows the pages of `Repository`.
+    """
+    if named := str(read_project(root).get("urls", {}).get("Documentation", "")):
+        return named.rstrip("/") + "/"
+    place = re.fullmatch(
+        r"https://github\.com/([^/]+)/([^/]+?)(?:\.git)?/?", repository_address(root)
+    )
+    return f"https://{place[1].lower()}.github.io/{place[2]}/" if place else ""
+
+
 def contents(root: Path) -> list[tuple[str, list[str]]]:
     """Return the captions of the table of contents, each with the files below it.
 

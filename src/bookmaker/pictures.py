@@ -53,3 +53,27 @@ def figure_file(notebook: nbformat.NotebookNode, name: str) -> bytes:
         if cell.metadata.get("mystnb", {}).get("figure", {}).get("name") == name:
             return drawing(cell)[SVG].encode()
     raise KeyError(name)
+
+
+def panel_of(svg: str, number: int) -> str:
+    """Return an SVG that shows one panel of a drawing, counted from the left.
+
+    Where a drawing may be cut `spinformer.plot.vector` writes into it (`data-columns`); one that
+    has a single column is returned as it is.
+
+    >>> whole = '<svg data-columns="0.25" width="8pt" height="2pt" viewBox="0 0 8 2">'
+    >>> panel_of(whole, 2)
+    '<svg width="6pt" height="2pt" viewBox="2 0 6 2">'
+    """
+    found = re.search(r' data-columns="([^"]*)"', svg)
+    view = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
+    if not found or not view:
+        return svg
+    width = float(view[1])
+    edges = [0.0, *(float(share) * width for share in found[1].split()), width]
+    number = min(number, len(edges) - 1)
+    left = edges[number - 1]
+    wide = edges[number] - left
+    shown = f'viewBox="{left:g} 0 {wide:g} {view[2]}"'
+    svg = svg.replace(found[0], "", 1).replace(view[0], shown, 1)
+    return re.sub(r'width="[\d.]+pt"', f'width="{wide:g}pt"', svg, count=1)

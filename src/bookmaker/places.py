@@ -2,7 +2,8 @@
 
     book:
       rank: main  # on the main path; `further` for further results
-      card: {figure: fig-phase-zoom, sentence: 2}  # of its summary, counted without questions
+      # A figure, the panel of it from the left, and a sentence of the summary, without questions.
+      card: {figure: fig-phase-zoom, panel: 1, sentence: 2}
       evening: What a network settles on  # only on the front page's evening: its line there
 
 The first digit of a chapter's number is the part that it belongs to. Contents, cards, the lists
@@ -42,6 +43,7 @@ class Place:
     sentence: int
     figure: str = ""
     evening: str = ""
+    panel: int = 1
 
     @property
     def part(self) -> int:
@@ -75,6 +77,7 @@ def read_place(chapter: Chapter) -> Place:
         sentence=said["card"]["sentence"],
         figure=said["card"].get("figure", ""),
         evening=said.get("evening", ""),
+        panel=said["card"].get("panel", 1),
     )
 
 
@@ -84,7 +87,10 @@ def _problems(said: Any, text: str) -> list[str]:
         return [f"needs {FORM}"]
     problems = []
     card = said["card"]
-    unknown = [*(set(said) - {"rank", "card", "evening"}), *(set(card) - {"figure", "sentence"})]
+    unknown = [
+        *(set(said) - {"rank", "card", "evening"}),
+        *(set(card) - {"figure", "panel", "sentence"}),
+    ]
     if unknown:
         problems.append(f"book has no entry {', '.join(map(str, unknown))}; it reads {FORM}")
     if said.get("rank") not in RANKS:
@@ -92,6 +98,9 @@ def _problems(said: Any, text: str) -> list[str]:
     figure = card.get("figure", "")
     if figure and f"name: {figure}\n" not in text:
         problems.append(f"the card shows {figure}, which is not there")
+    panel = card.get("panel", 1)
+    if type(panel) is not int or panel < 1:
+        problems.append(f"the card's panel must be a whole number from 1, got {panel!r:.60}")
     sentence = card.get("sentence")
     count = len(statements(text))
     if type(sentence) is not int or not 1 <= sentence <= count:

@@ -9,12 +9,20 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-from bookmaker.base import CONTENTS, BookError, contents, repository_address
+from bookmaker.base import (
+    CONTENTS,
+    BookError,
+    contents,
+    pages_address,
+    read_yaml,
+    repository_address,
+)
 from bookmaker.claims import figures_by_chapter, read_claims
 from bookmaker.pictures import figure_file
 from bookmaker.places import all_places, contents_text
@@ -30,11 +38,12 @@ LAUNCH_ROW = (
 # What draws the front page.
 FRONT = "compendium.front.welcome"
 FOLDER = Path("book") / "_static" / "welcome"
-# The theme prints the title of a page from what stands before its article, which is the first's.
-_STYLE = (
-    "<style>@page { size: A4; margin: 18mm 10mm } html { zoom: 0.8 }"
-    " #jb-print-docs-body { display: none } article h1 { display: block !important }</style>"
-)
+# What the sheets of the PDF look like.
+SHEETS = Path("book") / "_static" / "sheets.css"
+# Live figures are scripts; on paper stands where they are.
+_LIVE = re.compile(r'<script[^>]*src="[^"]*explorables/[^>]*></script>')
+_WITHOUT = "The interactive figure needs scripts, which are off in this browser."
+_TITLE = re.compile(r"<h1>(.*?)<a class=\"headerlink\"", re.DOTALL)
 _ARTICLE = re.compile(r"(<article\b[^>]*>)(.*)(</article>)", re.DOTALL)
 _PLACE = re.compile(r'(?<= )(id|(?:xlink:)?href)="([^"]*)"|(url)\(#([^)"]*)\)')
 
@@ -102,7 +111,8 @@ def contents_file(root: Path) -> tuple[Path, bytes]:
 def write_pdf(root: Path, html: Path) -> Path:
     """Print the main path from the pages in `html` into `html/book.pdf`.
 
-    Raises BookError if the pages are not built or there is no Chromium.
+    It is printed twice: the second time the contents say on which page a chapter begins, which the
+    first has shown. Raises BookError if the pages are not built or there is no Chromium.
     """
     files = [html / f"{page}.html" for page in main_path(root)]
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
@@ -110,19 +120,94 @@ def write_pdf(root: Path, html: Path) -> Path:
         raise BookError("the PDF needs the pages (`make html`) and Chromium (`.ci/browser`)")
     path = html / "book.pdf"
     whole = html / "book" / "whole.html"
-    whole.write_text(joined(files), encoding="utf-8")
     # Without a network, and with time for MathJax to set all formulas.
     command = [chromium, "--headless=new", "--no-sandbox", "--disable-gpu"]
     command += ["--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=600000"]
     command += ["--no-pdf-header-footer", "--generate-pdf-document-outline"]
     command += [f"--print-to-pdf={path}", whole.resolve().as_uri()]
-    subprocess.run(command, check=True, capture_output=True)
+    where = f"{pages_address(root)}book/explorables.html"
+    live = f"A live figure stands here in the pages of the book: <em>{where}</em>."
+    pages: dict[str, int] = {}
+    for _ in range(2):
+        front = front_matter(root, files, pages)
+        whole.write_text(joined(files, front=front, live=live), encoding="utf-8")
+        subprocess.run(command, check=True, capture_output=True)
+        pages = first_pages(path.read_bytes())
     whole.unlink()
     return path
 
 
-def joined(files: Sequence[Path]) -> str:
-    """Return the first page with the text of all; links between them lead to places in it."""
+def first_pages(pdf: bytes) -> dict[str, int]:
+    """Return the number of the page on which each named place of a PDF by Chromium lies."""
+    objects = dict(re.findall(rb"^(\d+) 0 obj\n(.*?)^endobj", pdf, re.MULTILINE | re.DOTALL))
+
+    def leaves(number: bytes) -> Iterator[bytes]:
+        found = re.search(rb"/Kids\s*\[(.*?)\]", objects[number], re.DOTALL)
+        for kid in re.findall(rb"(\d+) 0 R", found[1]) if found else ():
+            yield from leaves(kid)
+        if not found:
+            yield number
+
+    catalog = next(text for text in objects.values() if b"/Type /Catalog" in text)
+    top = re.search(rb"/Pages (\d+) 0 R", catalog)
+    order = {page: count for count, page in enumerate(leaves(top[1]), start=1)} if top else {}
+    places = re.findall(rb"/([\w.-]+--) \[(\d+) 0 R /XYZ", pdf)
+    return {name.decode(): order[page] for name, page in places if page in order}
+
+
+def cover_page(root: Path) -> str:
+    """Return the first sheet: title, landscape, authors, date, and where the book lives."""
+    said, _ = read_yaml(root, "CITATION.cff", dict)
+    authors = ", ".join(
+        author.get("name") or f"{author['given-names']} {author['family-names']}"
+        for author in said["authors"]
+    )
+    title, _, kind = str(said["title"]).partition(": ")[2].partition(", ")
+    picture = (root / FOLDER / "memory.svg").read_text(encoding="utf-8")
+    lines = [
+        f"<h1>{title[:1].upper()}{title[1:]}</h1>",
+        f"<p>{kind[:1].upper()}{kind[1:]}</p>" if kind else "",
+        picture[picture.index("<svg") :],
+        f"<p>{authors}</p>",
+        f"<p>{datetime.now(UTC):%B %Y}, version {said['version']}</p>",
+        f"<p>{pages_address(root)}</p>",
+    ]
+    return f'<div class="pdf-cover">{"".join(lines)}</div>'
+
+
+def contents_page(root: Path, titles: Mapping[str, str], pages: Mapping[str, int]) -> str:
+    """Return the list of the chapters with the pages on which they begin, as far as known."""
+    lines = []
+    for caption, files in contents(root):
+        mine = [name for name in (Path(file).name for file in files) if name in titles]
+        if mine and caption:
+            lines.append(f'<li class="part">{caption}</li>')
+        lines += [
+            f'<li data-page="{pages.get(f"{name}--", "")}"><a href="#{name}--">{titles[name]}</a>'
+            "<i></i></li>"
+            for name in mine
+        ]
+    return f'<div class="pdf-contents"><h1>Contents</h1><ol>{"".join(lines)}</ol></div>'
+
+
+def titles(files: Sequence[Path]) -> dict[str, str]:
+    """Return the titles of pages, by their names."""
+    articles = {file.stem: _ARTICLE.search(file.read_text(encoding="utf-8")) for file in files}
+    found = {name: _TITLE.search(article[2]) for name, article in articles.items() if article}
+    return {name: re.sub("<[^>]*>", "", match[1]) for name, match in found.items() if match}
+
+
+def front_matter(root: Path, files: Sequence[Path], numbers: Mapping[str, int]) -> str:
+    """Return what stands before the chapters: style of the sheets, cover and contents."""
+    style = f"<style>{(root / SHEETS).read_text(encoding='utf-8')}</style>"
+    return style + cover_page(root) + contents_page(root, titles(files), numbers)
+
+
+def joined(files: Sequence[Path], *, front: str = "", live: str = "") -> str:
+    """Return the first page with the text of all, behind `front`.
+
+    Links between the pages lead to places in it. The sentence `live` stands for each live figure.
+    """
     pages = {file.stem: file.read_text(encoding="utf-8") for file in files}
 
     def renamed(match: re.Match[str], here: str) -> str:
@@ -139,7 +224,8 @@ def joined(files: Sequence[Path]) -> str:
     text = ""
     for name, page in pages.items():
         article = _ARTICLE.search(page)
+        shown = (article[2] if article else page).replace(_WITHOUT, live)
         text += f'<div id="{name}--" style="break-before: page">'
-        text += _PLACE.sub(partial(renamed, here=name), article[2] if article else page) + "</div>"
-    first = next(iter(pages.values()))
-    return _ARTICLE.sub(lambda match: match[1] + _STYLE + text + match[3], first, count=1)
+        text += _PLACE.sub(partial(renamed, here=name), shown) + "</div>"
+    first = _LIVE.sub("", next(iter(pages.values())))
+    return _ARTICLE.sub(lambda match: match[1] + front + text + match[3], first, count=1)

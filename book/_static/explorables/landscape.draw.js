@@ -8,13 +8,15 @@
     beta: {label: "β, inverse temperature", low: 0.1, high: 30, digits: 2, log: true},
     step: {label: "step size", low: 0.05, high: 2.5, step: 0.05, digits: 2},
   };
-  const REACH = 2.2, CELLS = 72, FINE = 240, STEPS = 300, GRIP = 20, UNKNOWN = -9;
+  const REACH = 2.2, CELLS = 72, STEPS = 300, GRIP = 20, UNKNOWN = -9;
+  // Cells on a side of the relief: as long as something moves, and once it has stood still so long.
+  const COARSE = 80, FINE = 240, STILL = 150;
 
   function build(place) {
     const given = spinformer.data.landscape;
     const state = {beta: given.beta, step: 1, points: given.patterns.map((x) => [...x]),
       query: [...given.query]};
-    let held = "query", basins, states;
+    let held = "query", basins, states, moving = 0;
     // On the front page the plane alone.
     const small = "small" in place.dataset;
 
@@ -91,6 +93,8 @@
       shown.count.show(String(state.points.length));
       // Only noted here: a drag changes more often than a picture is drawn.
       if (other || !basins) basins = null;
+      clearTimeout(moving);
+      moving = write && other ? setTimeout(() => { moving = 0; tick(); }, STILL) : 0;
       if (write) frame.writeState(NAME, words());
       tick();
     }
@@ -100,7 +104,9 @@
     // Where steps of the size that is set lead from each cell of the plane; as many as fit into a
     // picture's time.
     function fillBasins(until) {
-      basins ??= {next: 0, ends: new Int8Array(CELLS * CELLS).fill(UNKNOWN), high: heights()};
+      basins ??= {next: 0, ends: new Int8Array(CELLS * CELLS).fill(UNKNOWN), side: 0};
+      const side = moving ? COARSE : FINE;
+      if (basins.side < side) Object.assign(basins, {side, high: heights(side)});
       while (basins.next < CELLS * CELLS && performance.now() < until) {
         // Cells far apart first, so that the whole is there early.
         const cell = (basins.next * 1021) % (CELLS * CELLS);
@@ -113,9 +119,9 @@
 
     function follow(query) { return landscape.path(state.points, query, state.beta, state.step, STEPS); }
 
-    // Energies on a fine grid between 0 and 1.
-    function heights() {
-      const values = landscape.relief(state.points, state.beta, REACH, FINE);
+    // Energies on a grid between 0 and 1.
+    function heights(side) {
+      const values = landscape.relief(state.points, state.beta, REACH, side);
       const least = values.reduce((a, b) => Math.min(a, b));
       const most = values.reduce((a, b) => Math.max(a, b));
       return values.map((e) => Math.sqrt((e - least) / (most - least + 1e-12)));
@@ -150,17 +156,18 @@
     // The dearest sheet: as long as neither heights nor theme change, it stays as it is.
     let painted = {};
     function drawRelief() {
-      const theme = document.documentElement.dataset.theme, {high} = basins;
+      const theme = document.documentElement.dataset.theme, {high, side} = basins;
       if (painted.high === high && painted.theme === theme) return;
       painted = {high, theme};
-      const over = relief.getContext("2d").createImageData(FINE, FINE);
+      relief.width = relief.height = side;
+      const over = relief.getContext("2d").createImageData(side, side);
       const paper = channels("paper"), line = channels("ink");
       for (let cell = 0; cell < high.length; cell += 1) {
         // How far the next line is, in cells: a line is one and a half of them wide, with soft edges.
-        const right = cell % FINE ? cell - 1 : cell + 1, above = cell < FINE ? cell + FINE : cell - FINE;
+        const right = cell % side ? cell - 1 : cell + 1, above = cell < side ? cell + side : cell - side;
         const slope = 10 * Math.hypot(high[cell] - high[right], high[cell] - high[above]);
         const share = (10 * high[cell]) % 1;
-        const near = 1.25 - Math.min(share, 1 - share) / (slope + 1e-9);
+        const near = (side === FINE ? 1.25 : 0.8) - Math.min(share, 1 - share) / (slope + 1e-9);
         const thick = Math.min(1, Math.max(0, near)) * 0.35;
         for (let n = 0; n < 3; n += 1) over.data[4 * cell + n] = paper[n] + thick * (line[n] - paper[n]);
         over.data[4 * cell + 3] = (60 + 185 * high[cell]) * (1 - thick) + 160 * thick;
