@@ -554,7 +554,7 @@ def test_the_reference_has_sections_short_names_and_typeset_formulas(browser, si
         "const all = chosen => [...document.querySelectorAll(chosen)];"
         "return [all('article dl.py .sig-prename').map(e => e.textContent),"
         " all('article mjx-merror').map(e => e.textContent),"
-        " all('article dl.py p').map(e => e.innerText).filter(t => /\\w\\^[\\w{]|:math:/.test(t)),"
+        " all('article dl.py p').map(e => e.innerText).filter(t => /\\^\\{|:math:/.test(t)),"
         " [...new Set(all('article dl.field-list > dt').map(e => e.textContent.replace(':', '')))]]"
     )
     names, errors, typed, sections = found
