@@ -563,6 +563,17 @@ def test_the_reference_has_sections_short_names_and_typeset_formulas(browser, si
     assert typed == []
     assert {"Parameters", "Returns", "Raises", "Attributes"} <= set(sections)
     assert "Variables" not in sections
+    # The list beside the page is not cut off, and an enumeration does not show how it is made.
+    assert (
+        browser.execute_script(
+            "return [...document.querySelectorAll('.bd-sidebar-secondary .nav-link')].filter("
+            "e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent)"
+        )
+        == []
+    )
+    if name == "tools":
+        status = browser.find_element("id", "spinformer.core.solve.Status").text
+        assert status.split("#")[0].strip() == "class Status"
     assert_whole_on_every_width(browser)
 
 
