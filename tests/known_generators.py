@@ -1,10 +1,16 @@
-"""Generators of words whose maps are known in closed form, as models that take embeddings."""
+"""Generators of words whose maps are known in closed form, as models that take embeddings, and
+derivatives and growth rates of any generator, by other means than those of the package."""
 
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
+
+from compendium.common import soft_tokens
+from compendium.common.models import decoder
+from spinformer.language.minilm import ModelUnavailable
 
 
 class Toy(nn.Module):
@@ -39,3 +45,43 @@ def two_words(flip):
     """Two words, each said again with the probability 1 − flip at β = 1."""
     gain = 0.5 * np.log((1 - flip) / flip)
     return Toy([[1.0], [-1.0]], lambda x, e: gain * x * e.T)
+
+
+def installed_decoder():
+    """The installed decoder in double precision; without one the test is skipped."""
+    try:
+        return decoder(dtype=torch.float64)
+    except ModelUnavailable as missing:
+        pytest.skip(str(missing))
+
+
+def word_windows(model, *, span, count=1, seed=0):
+    """Windows (count, span, D) of random words."""
+    words = torch.randint(
+        len(model.embedding), (count, span), generator=torch.Generator().manual_seed(seed)
+    )
+    return model.embedding[words]
+
+
+def dense_derivative(model, window, *, beta):
+    """The derivative of the map of windows (T, D), built column by column from the whole map."""
+
+    def whole(flat):
+        windows = flat.reshape(1, *window.shape)
+        return torch.cat(
+            (windows[0, 1:], soft_tokens.soft_token(model, windows, beta=beta))
+        ).flatten()
+
+    return torch.autograd.functional.jacobian(whole, window.flatten()).numpy()
+
+
+def separation_rate(model, start, *, beta, steps, size):
+    """Growth, nats a token, of a small distance between two orbits: no derivative is taken."""
+    noise = torch.randn(start.shape, generator=torch.Generator().manual_seed(0)).double()
+    pair = torch.stack((start, start + size * noise / noise.norm()))
+    gaps = []
+    for _ in range(steps):
+        pair = torch.cat((pair[:, 1:], soft_tokens.soft_token(model, pair, beta=beta)[:, None]), 1)
+        gaps.append(float((pair[0] - pair[1]).norm()))
+        pair[1] = pair[0] + (pair[1] - pair[0]) * size / gaps[-1]
+    return float(np.log(np.array(gaps[steps // 3 :]) / size).mean())

@@ -22,6 +22,8 @@ from spinformer.plot.style import COLORS
 ROOT = Path(__file__).resolve().parents[1]
 AGAIN = "run python -m bookmaker welcome"
 STORED = json.loads((ROOT / FOLDER / "pictures.json").read_text())
+# Beside the summary, the sections of a chapter that the evening reads; the first is not in all.
+EVENING = ("Where the question comes from", "Worked example", "What to remember")
 # As the page shows it, with its numbers.
 WELCOME = page_text(
     ROOT, "book/welcome.md", (ROOT / "book" / "welcome.md").read_text(encoding="utf-8")
@@ -133,14 +135,13 @@ def test_the_main_path_is_what_the_pdf_holds_and_the_front_page_counts():
 
 
 def evening_words(text):
-    """The words of prose of a chapter's summary, worked examples and what to remember."""
-    sections = re.split(r"^## (?=\S)", text, flags=re.M)
-    read = [
-        section for section in sections if re.match(r"Worked example|What to remember", section)
-    ]
-    read += re.findall(r"^:::\{admonition\} Summary\n(.*?)^:::", text, re.M | re.S)
-    assert len(read) >= 1
-    return sum(map(prose_words, read))
+    """The words of prose of the parts of a chapter that the evening reads."""
+    sections = re.split(r"^###? (?=\S)", text, flags=re.M)
+    read = [section for section in sections if re.match("|".join(EVENING), section)]
+    for part in EVENING[1:]:
+        assert any(section.startswith(part) for section in read), part
+    (summary,) = re.findall(r"^:::\{admonition\} Summary\n(.*?)^:::", text, re.M | re.S)
+    return sum(map(prose_words, [summary, *read]))
 
 
 def prose_words(text):

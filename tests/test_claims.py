@@ -73,6 +73,7 @@ MEASURED = {
     "14_real_transformer": "MiniLM",
     "23c_real_layer": "MiniLM",
     "42_generator_as_a_map": "SmolLM2-135M-Instruct",
+    "42a_beyond_the_fixed_point": "SmolLM2-135M-Instruct",
     "42b_heads_that_generate": "SmolLM2-135M-Instruct",
     "42c_what_left_the_window": "SmolLM2-135M-Instruct",
 }

@@ -22,6 +22,8 @@ from compendium.c11b_load_and_temperature import study as warm_memory
 from compendium.c12b_continuous_capacity import study as continuous_capacity
 from compendium.c13_memory_density.study import pair_mixing
 from compendium.c15_demonstrations.boundary import spinodal
+from compendium.c17_interacting_patterns.interacting import safe_step_size
+from compendium.c18b_trained_couplings.study import gaussian_ratio
 from compendium.c23_anatomy import study
 from compendium.c23c_real_layer.study import mixing_terms
 from compendium.c25_driven.study import critical_beta
@@ -29,13 +31,14 @@ from compendium.c33b_lifetimes.finite_size_escapes import escapes_table
 from compendium.c35_other_tokens.letters import LetterNetwork
 from compendium.c35_other_tokens.study import ATTENTION, BETA, site_information
 from compendium.c36_learning_through_the_limit.learning import one_bit
-from compendium.c51_synthesis.study import readers_in_equilibrium
+from compendium.c51_synthesis.study import spins_in_equilibrium, valley_depth
 from compendium.common.token_tasks import crowd_share
 from spinformer.core.solve import Status
-from spinformer.dmft.lifetimes import escape_law
+from spinformer.dmft.lifetimes import escape_law, estimate_lifetime
 from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.network import Network
 from spinformer.language.encoder import run_model
+from spinformer.language.heads import overlap_energy
 from spinformer.language.text import sample_texts, text_windows
 from spinformer.spins.exact_vectors import two_spins
 from spinformer.spins.ising import sherrington_kirkpatrick
@@ -60,6 +63,7 @@ PROOFS = {
     *("15.1", "15.2"),
     *("16.1", "16.2", "16.3"),
     *("17.1", "17.2", "17.3"),
+    "18b.1",
     *("21.2", "21.4"),
     *("21a.1", "21a.2", "21a.4"),
     "21b.2",
@@ -71,12 +75,13 @@ PROOFS = {
     *("24a.2", "24a.3"),
     "24b.2",
     *("25.1", "25.2"),
+    "25b.2",
     *("31.1", "31.2", "31.3"),
     *("32.1", "32.2", "32.3"),
     *("32b.1", "32b.2"),
     *("32c.1", "32c.2"),
     *("33.1", "33.3"),
-    *("33b.1", "33b.4"),
+    "33b.4",
     "33d.2",
     *("33e.1", "33e.2"),
     *("33f.1", "33f.2", "33f.3"),
@@ -85,8 +90,10 @@ PROOFS = {
     "35b.2",
     *("37.1", "37.2", "37.3"),
     *("42.1", "42.3"),
+    "42a.3",
     "42b.2",
     "42c.1",
+    "42d.3",
     "51.1",
 }
 
@@ -128,6 +135,18 @@ def test_every_exercise_is_computed_or_named_here():
         text = re.split(r"\n:::\{admonition\} Answers\n", exercises(chapter))[0]
         asked += {f"{chapter}.{count}" for count in re.findall(r"^(\d)\. ", text, re.M)}
     assert sorted([*DONE, *PROOFS]) == sorted(asked)
+
+
+def chain_of_three():
+    """Mean spins of three tokens at right angles, each coupled to the one before, D → ∞."""
+    couplings = np.diag([1.0, 1.0], -1)
+    fields = np.eye(3)
+    mean = fields * 2 / (1 + math.sqrt(5))
+    for _ in range(3):
+        local = fields + couplings @ mean
+        square = (local**2).sum(1) + couplings**2 @ (1 - (mean**2).sum(1))
+        mean = local * (2 / (1 + np.sqrt(1 + 4 * square)))[:, None]
+    return mean
 
 
 # Exercise, where the numbers of its answer stand, with so many digits, and what they should be.
@@ -202,6 +221,21 @@ FORMULAS = [
         lambda: [round(math.log(50), 2), 1 / (1 + 50 * math.exp(-5))],
     ),
     (
+        *(
+            "16.4",
+            r"2\)=(-[\d.]+)\$ with .* of ([\d.]+), and .*=(-[\d.]+)\$ with a third",
+            [2, 3, 1],
+        ),
+        lambda: [-math.log(math.exp(5) + 2), 1 / (1 + 2 * math.exp(-5)), -2 - math.log(3)],
+    ),
+    (
+        *("17.4", r"beta=([\d.]+)\$; beyond .*=([\d.]+)\$ is safe", 1),
+        lambda: [
+            brentq(lambda k: math.tanh(2 * k * math.tanh(2 * k * 1e-4)) - 1e-4, 0.1, 2),
+            safe_step_size(-2.0 * torch.eye(2), beta=4.0),
+        ],
+    ),
+    (
         *("21a.5", r"solution \$m=([\d.]+)\$\. .*/N=([\d.]+)\$\. The ratio", 4),
         lambda: [
             brentq(lambda m: np.tanh(2 * m) - m, 0.5, 1.0),
@@ -209,7 +243,7 @@ FORMULAS = [
         ],
     ),
     (
-        *("21b.1", r"0.58 = (\d+)\$; .*0.99 = ([\d{},]+)\$", 0),
+        *("21b.1", r"0.58 = (\d+)\$ layers at .*0.99 = ([\d{},]+)\$", 0),
         lambda: 2 * math.log(1e-3) / np.log([0.58, 0.99]),
     ),
     (
@@ -231,12 +265,47 @@ FORMULAS = [
         *("24b.4", r"so (\d+) channels", 0),
         lambda: min(range(200), key=lambda d: abs(d**2 + 2 * d - (12 * 32**2 + 9 * 32))),
     ),
+    (
+        # The best field from the maximum of the derivative.
+        *(
+            "24a.4",
+            r"which is \$([\d.]+)\$ at \$h=1\$.*?by it, ([\d.]+)\..*?\$h=([\d.]+)\$: weak",
+            3,
+        ),
+        lambda: [
+            1 - math.tanh(1) ** 2,
+            0.02 / (1 - math.tanh(1) ** 2),
+            minimize_scalar(lambda h: -h / math.cosh(h) ** 2, bounds=(0, 3)).x,
+        ],
+    ),
     ("24a.1", r"Two: (\d+) numbers for (\d+) unknowns", 0, lambda: [2 * 6 * 8, 8 * 8 + 2]),
+    (
+        # Sums over the states of the two spins that are seen, and the naive theory's slope.
+        *("25.4", r"response is ([\d.]+)\. Exactly.*?=([\d.]+)\$\. The", 3),
+        lambda: [
+            math.tanh(0.5 * math.tanh(0.5 * math.tanh(1e-6))) / 1e-6,
+            sum(
+                (1 + one * math.tanh(1e-6))
+                / 2
+                * (1 + two * math.tanh(0.5 * one))
+                / 2
+                * math.tanh(0.5 * two)
+                for one in (1, -1)
+                for two in (1, -1)
+            )
+            / 1e-6,
+        ],
+    ),
     ("25.3", r"returns ([\d.]+)\.", 6, lambda: critical_beta(0.0, field_scale=0.0)),
     (
         # σ = ½ J² L(√(1 + J²))/√(1 + J²) (1 − m²) of a pair, J = 2.
         *("25b.1", r"which is ([\d.]+) for \$J=2\$", 3),
         lambda: 2 * 2 / (1 + math.sqrt(21)) * (1 - 4 / (1 + math.sqrt(5)) ** 2),
+    ),
+    (
+        # Three updates of the chain with every spin's own unit field.
+        *("25b.3", r"second spin, ([\d.]+)\. Information", 4),
+        lambda: chain_of_three()[2, 0],
     ),
     ("33.2", r"it is back: (\d+) steps", 0, lambda: 4 * 11 / math.gcd(3, 11)),
     (
@@ -244,6 +313,7 @@ FORMULAS = [
         lambda: [math.ceil(math.log(0.05) / math.log(0.9)), 100 * 0.9**8],
     ),
     ("33d.3", r"3\\ln 10\)=([\d.]+)\$\. Another halving", 3, lambda: math.log10(2) / 3),
+    ("34.5", r"At most (\d+) inputs", 0, lambda: 64 / 0.8),
     ("34.3", r"0\.1 = (\d+)\$ tokens", 0, lambda: math.log(1e6) / 0.1),
     ("34.4", r"a factor of ([\d.]+)\.", 1, lambda: math.exp(2 * 0.05 * 10)),
 ]
@@ -254,7 +324,7 @@ DONE.extend(exercise for exercise, *_ in FORMULAS)
 def test_an_answer_is_what_its_formula_gives(exercise, pattern, digits, computed):
     wanted = np.atleast_1d(computed())
     told = np.atleast_1d(said(exercise.split(".")[0], pattern, len(wanted)))
-    assert told.tolist() == [near(value, digits) for value in wanted]
+    assert told.tolist() == [*map(near, wanted, np.broadcast_to(digits, len(wanted)))]
 
 
 @answers("11b.2", "11b.3")
@@ -316,6 +386,17 @@ def test_the_density():
     brentq(
         lambda a: pair_mixing(torch.tensor([[a], [-a]], dtype=torch.float64)) - 0.9**0.01, 1.0, 6.0
     )
+
+
+@answers("18b.2", "18b.3")
+def test_participation_of_long_texts_and_of_independent_assets():
+    width = said("18b", r"becomes the width, (\d+)\.")
+    assert gaussian_ratio(10**9, int(width), 10**9) == pytest.approx(width)
+    ratio = said("18b", r"nT/\(n\+T\)=([\d.]+)\$")
+    returns = np.random.default_rng(0).normal(size=(200, 50, 100))
+    eigenvalues = np.linalg.eigvalsh(np.swapaxes(returns, 1, 2) @ returns)
+    shared = eigenvalues.sum(-1) ** 2 / (eigenvalues**2).sum(-1)
+    assert shared.mean() == pytest.approx(ratio, rel=0.02)
 
 
 @answers("21.1", "21.3")
@@ -576,11 +657,25 @@ def test_growth_of_differences():
     assert 13 * math.log(2) / 0.05 == near(more, 0)
 
 
-@answers("33b.2", "33b.3", "33b.5")
+@answers("33b.1", "33b.2", "33b.3", "33b.5")
 def test_lifetimes():
+    risk, lifetime, week, chance = said(
+        "33b",
+        r"30=(\d+)\$ days for three failures, so the lifetime is about (\d+) days\. A week of all "
+        r"processors is (\d+) days at risk, .*=([\d.]+)\$\.",
+        4,
+    )
+    failed = np.array([True] * 3 + [False] * 37)
+    days = np.array([4.0, 11.0, 20.0] + [30.0] * 37)
+    found = estimate_lifetime(days, ended=failed)
+    assert (days.sum(), week) == (risk, 7 * 40)
+    assert found.value == near(lifetime, 0)
+    assert math.exp(-week / found.value) == near(chance, 2)
     mantissa = said("33b", r"0\.9\) = ([\d.]+)\\times10\^5")
     assert 1 / math.log(1 / 0.9) == near(mantissa, 1)
-    time, *shares = said("33b", r"= ([\d.]+)\$ flashes; shares \$([\d.]+)\$ and \$([\d.]+)\$", 3)
+    time, *shares = said(
+        "33b", r"= ([\d.]+)\$ periods, with fractions \$([\d.]+)\$ and \$([\d.]+)\$", 3
+    )
     leave = np.array([[0.99, 0.01], [0.03, 0.97]])
     assert -1 / math.log(np.linalg.eigvals(leave).min()) == near(time, 1)
     assert np.linalg.matrix_power(leave, 400)[0] == pytest.approx(shares)
@@ -644,6 +739,34 @@ def test_the_census():
         assert binomtest(0, trials).proportion_ci(method="wilson").high == near(high, 2)
 
 
+@answers("36.2", "36.3")
+def test_paths_and_horizons():
+    share, texts, more = said("36", r"cdot1/([\d.]+)=(\d+)\$ texts\. .* so (\d+) texts", 3)
+    # Texts of one estimate per text of the other at equal variance of the mean.
+    assert 10 * 1.0 / share == near(texts, 0)
+    assert 10 * 1.0 / (share / 10) == near(more, 0)
+    steps, longer = said("36", r"approx\\ln\(10\^4\)/\\lambda=(\d+)\$ steps\. .*=(\d+)\$ steps", 2)
+    noise = {steps: 1e-4, steps + longer: 1e-6}
+    for told, size in noise.items():
+        grown = size * np.exp(0.5 * np.arange(100))
+        assert abs(int((grown < 1.0).sum()) - told) <= 1
+
+
+@answers("35b.4")
+def test_a_normalization_after_the_residual_connection():
+    plain, normalized = said("35b", r"2=([\d.]+)\$\. With it, .*1=([\d.]+)\$\. The", 2)
+
+    def response(scale):
+        """Of the mean over both values of the bit, by differences of the field."""
+        up, down = (
+            np.mean([np.tanh((h + 2.0 * x) / scale(h)) for x in (1.0, -1.0)]) for h in (1e-4, -1e-4)
+        )
+        return (up - down) / 2e-4
+
+    assert response(lambda h: 1.0) == near(plain, 3)
+    assert response(lambda h: math.hypot(h, 2.0)) == near(normalized, 3)
+
+
 @answers("35.4", "35.5", "35b.1", "35b.3", "36.1")
 def test_other_tokens_and_learning():
     share, words, bits, tens = said(
@@ -667,31 +790,87 @@ def test_other_tokens_and_learning():
     assert one_bit(math.log(3) / 2)["straight"][:2] == (near(up, 3), near(down, 3))
 
 
-@answers("42.2", "42b.1", "42c.2")
+@answers("42.2", "42.4", "42b.1", "42b.3", "42c.2", "42c.3")
 def test_a_generator():
     want, one = said(
-        "42", r"deviation of ([0-9.]+) at the first token, if one voice deviates by ([0-9.]+)", 2
+        "42", r"deviation of ([0-9.]+) at the first token, if one sample deviates by ([0-9.]+)", 2
     )
+    other = said("42", r"The other one is then \$(-[0-9.]+)\$")
+    # Two tokens, each of which the newest one answers with the slope 1/2.
+    values = np.linalg.eigvals(np.array([[0.0, 1.0], [0.5, 0.5]]))
+    assert np.sort(values) == near(np.array([other, 1.0]), 1)
     assert said("42", r"/0.05\)\^2 = (\d+)\$") == pytest.approx((one / want) ** 2)
     share = said("42b", r"1/\(1\+e\^\{2s\}\) = ([0-9.]+)")
     assert torch.softmax(torch.tensor([2.0, -2.0]), 0)[1].item() == near(share, 3)
+    energy = said("42b", r"\\ln\(4 a_j\) = (-[0-9.]+)\$")
+    scores = torch.tensor([0.97, 0.01, 0.01, 0.01]).double().log()[:, None]
+    # One number a key, a query of one: the scores are the keys.
+    found = overlap_energy(torch.ones(1, 1, 1, 1).double(), keys=scores[None, None], beta=1.0)
+    assert found.item() == near(energy, 3)
+    layers, reach, window = said(
+        "42c", r"(?s)a model with ([0-9]+) layers need to reach ([0-9,]+) words.*?T = ([0-9]+)\$", 3
+    )
+    assert layers * (window - 1) >= reach > layers * (window - 2)
     chance, steps = said(
-        "42c", r"has the chance \$2.*\) = ([0-9.]+)\$ a step: after ([0-9.]+) steps", 2
+        "42c", r"has the probability \$2.*\) = ([0-9.]+)\$ in each step: after ([0-9.]+) steps", 2
     )
     turns = (np.random.default_rng(0).random((2, 20_000, 200)) < 0.1).sum(0) == 1
     assert turns.mean() == pytest.approx(chance, abs=0.005)
     assert turns.argmax(1).mean() + 1 == pytest.approx(steps, abs=0.15)
 
 
-@answers("51.2", "51.3")
+@answers("42a.1", "42a.2", "42a.4")
+def test_beyond_a_fixed_point():
+    rate, tokens = said(
+        "42a", r"(?s)at an exponent of ([0-9.]+)\?.*?\\ln\(10\^8\)/[0-9.]+ = ([0-9]+)\$", 2
+    )
+    gap, count = 1e-8, 0
+    while gap < 1:
+        gap, count = gap * math.exp(rate), count + 1
+    assert count == pytest.approx(tokens, abs=1)
+    growth, bought = said("42a", r"\\ln\(100\)/\(2\\cdot([0-9.]+)\) = ([0-9.]+)\$ tokens\.", 2)
+    # A hundred times as many samples begin ten times nearer.
+    assert math.log(10) / growth == near(bought, 2)
+    low, high = said(
+        "42a", r"is \$e\^\{-2\\beta\}\$: \$?([0-9.]+)\$? at β = 5 and ([0-9.]+) at β = 1", 2
+    )
+    for beta, ratio in ((5.0, low), (1.0, high)):
+        first, second = torch.softmax(beta * torch.tensor([2.0, 0.0]).double(), 0).tolist()
+        assert second / first == pytest.approx(ratio, rel=0.005)
+
+
+@answers("42d.1", "42d.2", "42d.4")
+def test_while_a_model_learns():
+    late, early, factor = said(
+        "42d",
+        r"(?s)has \$\\beta_c = ([0-9.]+)\$.*?was ([0-9.]+)\?.*?smaller by \$[^$]* = ([0-9.]+)\$",
+        3,
+    )
+
+    def lost(scale):
+        """β at which logits ± scale·x lose the fixed point at zero."""
+        return brentq(lambda beta: math.tanh(beta * scale * 1e-6) - 1e-6 * (1 - 1e-9), 1e-3, 100)
+
+    assert lost(1 / early) / lost(1 / late) == pytest.approx(factor, rel=1e-3)
+    characters, loss = said("42d", r"The loss is \$\\ln ([0-9]+) = ([0-9.]+)\$", 2)
+    assert -math.log(1 / characters) == near(loss, 2)
+    pattern = r"(?s)is lost at \$\\beta_c=([0-9.]+)\$.*?twice the teacher's, \$([0-9.]+)\$\."
+    teacher, student = said("42d", pattern, 2)
+    assert lost(0.5 / teacher) == pytest.approx(student, rel=1e-3)
+
+
+@answers("51.2", "51.3", "51.4")
 def test_three_views():
     square = said("51", r"3\\cdot 1\.087\} = ([\d.]+)\$")
     # The mean square is 2/N times the slope of ln Z in β.
     low, high = (
-        readers_in_equilibrium(np.array([[1.0], [-1.0]]), beta=beta, readers=3)[1]
+        spins_in_equilibrium(np.array([[1.0], [-1.0]]), beta=beta, spins=3)[1]
         for beta in (0.499, 0.501)
     )
     assert (high - low) / 0.002 * 2 / 3 == near(square, 3)
     period = said("51", r"a period of ([\d.]+) steps")
     turn = brentq(lambda w: 0.1 / abs(np.exp(1j * w) - 0.9) - 0.5, 0.01, 3.0)
     assert 2 * math.pi / turn == near(period, 1)
+    barrier, factor = said("51", r"\^2=([\d.]+)\$ for each member.*?is about (\d+)\.", 2)
+    assert valley_depth(2.0) == near(barrier, 3)
+    assert math.exp(20 * valley_depth(2.0)) == pytest.approx(factor, rel=0.01)

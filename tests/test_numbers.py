@@ -708,16 +708,28 @@ IN_WORDS = [
         7e4,
         2e5,
     ),
-    ("12b", "begins three to five times colder", ["glass[0].begins", "glass[2].begins"], 2.9, 5.1),
+    (
+        "12b",
+        "three to five times as large as $1/\\sqrt d$",
+        ["glass[0].begins", "glass[2].begins"],
+        2.9,
+        5.1,
+    ),
     (
         "15",
-        "two thirds of a kick are left",
+        "of the query two thirds of it remain",
         ["kicked[0].eight.value", "kicked[1].eight.value"],
         0.6,
         0.72,
     ),
-    ("15", "but less than half in readers", ["fast[2].left", "fast[3].left"], 0.0, 0.5),
-    ("33b", "it is more than a hundred million", ["lifetimes[beta=1.266].lifetime"], 1e8, math.inf),
+    ("15", "but less than half remain in networks", ["fast[2].left", "fast[3].left"], 0.0, 0.5),
+    (
+        "33b",
+        "it lasts for more than a hundred million steps",
+        ["lifetimes[beta=1.266].lifetime"],
+        1e8,
+        math.inf,
+    ),
     ("33d", "changes one label in twenty", ["steadiness[0].changed_low"], 0.0, 0.05),
     ("33d", "changes one label in twenty", ["steadiness[0].changed_high"], 0.05, 0.1),
     (
@@ -729,8 +741,8 @@ IN_WORDS = [
     ),
     ("33e", "About one in three shows all its", ["finer[values=2048].all_number"], 29, 38),
     ("33e", "About one in three shows all its", ["finer[values=2048].networks"], 100, 100),
-    ("14", "lowers its own energy in half of the heads", ["parts[part=whole].lower"], 34, 40),
-    ("14", "lowers its own energy in half of the heads", ["head_count"], 72, 72),
+    ("14", "own energy in about half of the heads", ["parts[part=whole].lower"], 34, 40),
+    ("14", "own energy in about half of the heads", ["head_count"], 72, 72),
 ]
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from known_memories import normal
+from open_cells import run_open_cells
 from scipy.stats import ttest_rel
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
@@ -289,3 +290,25 @@ def test_energies_alone_teach_less_than_components_of_pixels():
             return judge.score(features["test"][copy], asked)
 
         assert accuracy(learned[place]) < accuracy(pixels[place])
+
+
+def test_the_open_cells_do_what_the_package_does():
+    """Both quantities of some tokens, and where their descents end: all tokens alike."""
+    cells = run_open_cells("16_energies_as_signal")
+    tokens = normal(4, 7, 6)
+    for name, function in (
+        ("mean_energy", head_energy),
+        ("mean_log_loss", network.leave_one_out_loss),
+    ):
+        found = cells[name](tokens, beta=6**-0.5)
+        torch.testing.assert_close(found, function(tokens, keys=tokens).mean())
+    alike = cells["mean_cosine"]
+    assert abs(float(alike(cells["start"]))) < 0.1
+    assert float(alike(cells["tokens_after"]["bounded"])) > 0.99
+    assert float(alike(cells["tokens_after"]["density"])) > 0.95
+    lengths = [float(cells["start"].norm()), float(cells["tokens_after"]["energy"].norm())]
+    assert lengths[1] > 5 * lengths[0]
+    # The bounded descent nears the lowest energy that a bound allows, −½R² − log N/β.
+    lowest = -3.0 - np.log(16) * 6**0.5
+    end = cells["mean_energy"](cells["tokens_after"]["bounded"], beta=6**-0.5)
+    assert float(end) == pytest.approx(lowest, abs=0.02)

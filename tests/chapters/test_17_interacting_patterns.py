@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 from known_memories import draw
+from open_cells import run_open_cells
 from scipy.optimize import minimize
 from scipy.special import softmax
 from sklearn.linear_model import Ridge
@@ -379,3 +380,33 @@ def test_couplings_that_leave_no_plain_memory_are_refused():
     equivalent_patterns(patterns, couplings=(1 - 1e-6) * push)
     with pytest.raises(ValueError, match="negative direction"):
         equivalent_patterns(patterns, couplings=(1 + 1e-6) * push)
+
+
+def test_the_open_cells_do_what_the_package_does():
+    """Of a pair and of a random memory the weights at the end; which memories stay mixed."""
+    cells = run_open_cells("17_interacting_patterns")
+    pair = torch.eye(2, dtype=torch.float64)
+    for kappa, found in cells["ends_of_pair"].items():
+        given = {"couplings": kappa * (1 - pair), "beta": 6.0, "step_size": 0.2}
+        start = torch.tensor([[0.7, 0.3]], dtype=torch.float64)
+        wanted, rests = solve(pair, queries=pair[:1], start=start, **given)
+        assert bool(rests.all())
+        np.testing.assert_allclose(found, wanted[0], atol=1e-8)
+    memory = torch.as_tensor(cells["random_patterns"])
+    links = 2.5 * torch.as_tensor(cells["partner"])
+    begin = torch.as_tensor(cells["near_first"])[None]
+    size = safe_step_size(links, beta=300.0)
+    assert cells["damping"] == pytest.approx(size)
+    wanted, _ = solve(
+        memory,
+        queries=memory[:1],
+        couplings=links,
+        start=begin,
+        beta=300.0,
+        step_size=size,
+        tolerance=0.0,
+        max_steps=2000,
+    )
+    np.testing.assert_allclose(cells["weights"], wanted[0], atol=1e-6)
+    assert cells["fraction_mixed"]["plain"] < 0.1
+    assert cells["fraction_mixed"]["attracting"] > 0.9

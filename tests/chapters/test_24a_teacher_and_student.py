@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from open_cells import run_open_cells
 from scipy.optimize import minimize_scalar
 from scipy.special import ive
 
@@ -25,6 +26,7 @@ from compendium.c24a_teacher_and_student.study import (
     teacher_table,
 )
 from spinformer.core.random import torch_generator
+from spinformer.spins.ising import solve_exact
 
 
 def test_the_bound_is_what_small_noise_does_to_a_local_fit():
@@ -154,3 +156,28 @@ def test_the_band_is_around_one(monkeypatch):
         whole = np.sqrt(np.mean(np.square(ratios)))
         assert line["value"] == pytest.approx(0.25 - abs(whole - 1) if value is None else value)
         assert line["low"] <= line["value"] <= line["high"]
+
+
+def test_the_open_cells_answer_as_the_package_and_meet_the_bound():
+    told = run_open_cells("24a_teacher_and_student")
+
+    def answers(coupling):
+        couplings = np.zeros((3, 3))
+        couplings[(0, 0, 1), (1, 2, 2)] = coupling
+        pairs = couplings + couplings.T
+        means = [
+            solve_exact(pairs, fields=field, beta=1.0).magnetization
+            for field in told["eight_fields"]
+        ]
+        return np.concatenate(means)
+
+    exact = answers(told["true_coupling"])
+    np.testing.assert_allclose(told["exact_answers"], exact, atol=1e-12)
+    steps = 1e-6 * np.eye(3)
+    slopes = [
+        (answers(told["true_coupling"] + step) - answers(told["true_coupling"] - step)) / 2e-6
+        for step in steps
+    ]
+    bound = 0.02 * np.linalg.norm(np.linalg.pinv(np.transpose(slopes)))
+    assert told["least_possible"] == pytest.approx(bound, rel=1e-5)
+    assert told["typical_error"] == pytest.approx(bound, rel=0.1)

@@ -2,17 +2,20 @@
 
 import numpy as np
 import pytest
+from open_cells import run_open_cells
 
 from compendium.c25_driven import settings
 from compendium.c25_driven.study import (
     binder,
     binder_crossing,
     entropy_by_three_routes,
+    kinetic_mean_field,
     order_moments,
     squared_errors,
 )
 from spinformer.core.statistics import Estimate
-from spinformer.spins.ising import gaussian_couplings
+from spinformer.spins.ising import gaussian_couplings, pair_couplings, solve_exact
+from spinformer.spins.kinetic import kinetic_stationary
 
 
 @pytest.mark.claim("B13")
@@ -87,3 +90,17 @@ def test_the_line_of_a_squared_error(monkeypatch, square):
     assert line["value"] == pytest.approx(0.05 - max(square, 0.0) ** 0.5)
     assert line["low"] <= line["value"] <= line["high"]
     assert line["low"] == pytest.approx(0.05 - max(square + 4e-6, 0.0) ** 0.5)
+
+
+def test_the_open_cells_give_what_the_package_gives():
+    told = run_open_cells("25_driven")
+    masked = np.array([[0.0, 0.0], [0.5, 0.0]])
+    only_second = np.array([0.0, 0.8])
+    resting = solve_exact(pair_couplings(masked), fields=only_second, beta=1.0).magnetization
+    driven = kinetic_stationary(masked, drive=only_second, beta=1.0).magnetization
+    np.testing.assert_allclose(told["equilibrium_means"], resting, atol=1e-12)
+    np.testing.assert_allclose(told["driven_means"], driven, atol=1e-12)
+    run = {"drive": only_second[None], "beta": 1.0, "initial": np.zeros(2)}
+    for method, name in (("naive", "naive"), ("tap", "second_order"), ("gaussian", "gaussian")):
+        update = kinetic_mean_field(masked, **run, method=method)[-1, 1]
+        assert told[f"{name}_mean"] == pytest.approx(update, abs=1e-6)

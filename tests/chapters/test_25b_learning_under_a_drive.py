@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from open_cells import run_open_cells
 
 from compendium.c25b_learning_under_a_drive import study
 from compendium.c25b_learning_under_a_drive.directions import simulated_entropy
@@ -29,6 +30,7 @@ from compendium.c25b_learning_under_a_drive.study import (
     train,
     whole_windows,
 )
+from spinformer.spins.large_d import driven_step, entropy_rate, langevin_response
 
 
 @pytest.fixture(scope="module")
@@ -173,3 +175,33 @@ def test_entropy_production_of_a_trained_layer_in_simulated_steps(trained):
         simulated.append(np.mean(found))
         assert simulated[-1] == pytest.approx(float(parts.entropy_production.mean()), rel=0.1)
     assert simulated[1] < simulated[0]
+
+
+def test_the_open_cells_take_the_steps_of_the_package():
+    """With diagonal correlations a step is the layer's; the pair's entropy is exact."""
+    told = run_open_cells("25b_learning_under_a_drive")
+    fields = torch.tensor(told["six_tokens"])
+    coupling = torch.rand(6, 6, dtype=torch.float64).tril(-1)
+    beta = torch.ones(1, 1, dtype=torch.float64)
+    mean = langevin_response(fields, beta)
+    np.testing.assert_allclose(told["free_means"](told["six_tokens"]), mean, atol=1e-12)
+    diagonal = torch.diag(1 - mean.square().sum(-1))
+    after, _, _ = driven_step(
+        mean, diagonal, couplings=coupling, fields=fields, beta=beta, theory="large D"
+    )
+    by_cell, _ = told["driven_means"](mean.numpy(), coupling.numpy(), told["six_tokens"])
+    np.testing.assert_allclose(by_cell, after, atol=1e-12)
+    # Nothing of the last token reaches the others.
+    assert (told["changes"][:5] == 0).all()
+    assert told["changes"][5] > 0.1
+    one_way = torch.tensor(told["one_direction"])
+    fields = torch.eye(2, dtype=torch.float64)
+    mean = langevin_response(fields, beta)
+    covariance = torch.diag(1 - mean.square().sum(-1))
+    for _ in range(3):
+        mean, covariance, delayed = driven_step(
+            mean, covariance, couplings=one_way, fields=fields, beta=beta, theory="large D"
+        )
+    np.testing.assert_allclose(told["pair_means"], mean, atol=1e-12)
+    rate = entropy_rate(delayed, couplings=one_way, beta=beta) / 2
+    assert told["pair_entropy"] == pytest.approx(float(rate), abs=1e-12)

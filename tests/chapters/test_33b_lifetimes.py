@@ -4,15 +4,39 @@ from itertools import groupby
 
 import numpy as np
 import pytest
+from known_networks import COIN
+from open_cells import run_open_cells
 from scipy.stats import kstest
 
 from compendium.c33b_lifetimes import escapes, switching
+from compendium.c33b_lifetimes.finite_size_escapes import chain_lifetimes
 from compendium.c34_memory_beyond_window.study import autocorrelation
 from spinformer.dmft.lifetimes import detect_escapes, estimate_lifetime
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import document_context, trajectory
 from spinformer.dmft.network import Network
 from spinformer.dmft.settling import perturbed_replicas
+
+
+def test_the_open_cells_estimate_and_solve_as_the_package_does():
+    shown = run_open_cells("33b_lifetimes")
+    times = shown["escape_time"]
+    found = estimate_lifetime(times, ended=times < 100)
+    assert shown["estimated_lifetime"] == pytest.approx(found.value)
+    assert found.low < shown["exact_lifetime"] < found.high
+    # The hole takes the same fraction of the interval in every step.
+    survived = np.mean(times > 50.5)
+    assert survived == pytest.approx((2 / 2.02) ** 51, abs=0.015)
+    sizes = np.array([11, 51, 351])
+    exact = [shown["mean_escape_time"](int(size)) for size in sizes]
+    np.testing.assert_allclose(exact, chain_lifetimes(COIN, sizes, beta=1.2), rtol=1e-5)
+    # The rate is the least action, here in closed form.
+    fixed = 1.0
+    for _ in range(5000):
+        fixed = np.tanh(1.2 * fixed)
+    chances = np.array([0.5 * (1 + fixed), 0.5 * (1 - fixed)])
+    action = np.log(np.cosh(1.2 * fixed)) - chances @ np.log(chances) - np.log(2.0)
+    assert shown["escape_rate"] == pytest.approx(action, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from known_networks import UNEVEN
+from open_cells import run_open_cells
 from scipy.signal import periodogram
 from scipy.stats import binom, norm
 
@@ -35,6 +36,29 @@ def signals(context, *, beta, dropped, kept):
 def correlation(signal, lag):
     """Correlation coefficient between a signal and itself `lag` later, averaged over its rows."""
     return np.mean([np.corrcoef(row[:-lag], row[lag:])[0, 1] for row in signal])
+
+
+def test_the_open_cells_have_the_memory_of_the_package():
+    cells = run_open_cells("34_memory_beyond_window")
+    for beta in (0.5, 1.255, 1.28):
+        tokens = np.random.default_rng(0).uniform(-1.0, 1.0, (4, 3))
+        for t in range(2000):
+            tokens = cells["next_window"](tokens, t, beta)
+        # The newest token, of time 2000, is the last of the package's window.
+        path = mean_path(NETWORK, beta, window=tokens[::-1], steps=64, position=2000 % 4)
+        if beta < 1.27:
+            ahead = tokens
+            for t in range(2000, 2064):
+                ahead = cells["next_window"](ahead, t, beta)
+            assert ahead == pytest.approx(path[:-5:-1], abs=1e-9)
+        maps = linear_maps(NETWORK, beta, path=path, position=2000 % 4)
+        newest = maps[0].swapaxes(0, 1).reshape(3, 12)
+        assert cells["tangent_map"](tokens, 2000, beta)[:3] == pytest.approx(newest, abs=1e-7)
+        noise = messages.token_noise(NETWORK, path)
+        profile = messages.memory_profile(maps, noise=noise)[::-1]
+        memory = cells["memory_of_tokens"](beta, steps=64)
+        assert memory == pytest.approx(profile, abs=1e-4)
+        assert memory.sum() == pytest.approx(12.0)
 
 
 @pytest.mark.parametrize(("beta", "follows"), [(1.24, True), (1.246, False)])

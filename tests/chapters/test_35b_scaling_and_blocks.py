@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from open_cells import run_open_cells
 from scipy.integrate import quad
 from scipy.optimize import approx_fprime
 from scipy.special import expit, softmax
@@ -25,6 +26,33 @@ def _blocks(residual, feed, *, gamma=3.0, linear=False):
     network = Network.document().with_parameters(gamma=gamma, epsilon=0.1)
     hidden = study.random_hidden(1, features=3, kinds=2)
     return Blocks(network=network, residual=residual, feed=feed, hidden=hidden, linear=linear)
+
+
+def test_the_open_cells_step_as_the_package_does():
+    cells = run_open_cells("35b_scaling_and_blocks")
+    hidden = np.stack([cells["hidden_in"], cells["hidden_out"]])
+    rng = np.random.default_rng(0)
+    for residual, feed in ((0.0, 0.0), (0.5, 0.0), (0.7, 1.3)):
+        blocks = Blocks(network=Network.document(), residual=residual, feed=feed, hidden=hidden)
+        window = rng.uniform(-1.0, 1.0, (4, 3))
+        for beta in (0.7, 1.6):
+            ours = window
+            theirs = window[None]
+            for t in range(3):
+                ours = block_step(blocks, ours, position=t, beta=beta)
+                theirs = cells["next_windows"](theirs, t, np.array([[beta]]), residual, feed)
+            assert theirs[0] == pytest.approx(ours, abs=1e-12)
+    chaotic = {}
+    for residual, rates in cells["by_residual"].items():
+        beta = cells["inverse_temperatures"][:, 0]
+        blocks = Blocks(network=Network.document(), residual=residual)
+        ensemble = BlockEnsemble([blocks] * len(beta), beta=beta)
+        start = np.repeat(rng.uniform(-1.0, 1.0, (4, 3, 1)), len(beta), axis=2)
+        package = ensemble.exponents(ensemble.advance(start, 2000), 1600, count=1).value[:, 0]
+        chaotic[residual] = (rates > 0.01).mean()
+        # Other starts: where attractors coexist some end elsewhere.
+        assert chaotic[residual] == pytest.approx((package > 0.01).mean(), abs=0.15)
+    assert chaotic[0.0] > chaotic[0.5] > chaotic[1.0] == 0.0
 
 
 def _exact(blocks, *, size, beta):

@@ -9,6 +9,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
+from open_cells import run_open_cells
 from scipy.optimize import approx_fprime
 
 from compendium.c36_learning_through_the_limit import horizons, learning
@@ -22,6 +23,32 @@ from spinformer.dmft.network import Context, Network
 
 BETA = 1.3
 GAMMA = 4.0
+
+
+def test_the_open_cells_give_the_gradients_of_the_package():
+    cells = run_open_cells("36_learning_through_the_limit")
+    theta = cells["theta"].clone().requires_grad_()
+    text = Text(window=cells["start"][None, None], targets=cells["targets"][None, None])
+    costs, _, _ = rollout(torch.tanh(theta)[None], text, kind="limit")
+    # The package adds the three segments up, the cells average them.
+    (gradient,) = torch.autograd.grad(costs.sum() / 3, theta)
+    assert cells["limit_gradient"] == pytest.approx(gradient.flatten(), abs=1e-12)
+
+    def cost(flat):
+        weights = torch.tanh(torch.as_tensor(flat).reshape(1, 4, 3, 3))
+        return float(cells["write"](weights)[0])
+
+    plain = approx_fprime(cells["theta"].flatten().numpy(), cost, 1e-7)
+    assert cells["limit_gradient"].numpy() == pytest.approx(plain, abs=1e-5)
+    # As the chapter says in words.
+    assert cells["variances"]["REINFORCE"][0] > 100 * cells["variances"]["straight-through"][0]
+    # Many bits: both are unbiased up to their noise.
+    for kind, (few, many) in cells["variances"].items():
+        mean = cells["path_gradients"](kind, 99_999).mean(0)
+        gap = (mean - cells["limit_gradient"]).square().sum() / cells["squared_norm"]
+        assert gap < 3 * many / 1000 + 1e-6
+        power = np.log(many / few) / np.log(99_999 / 999)
+        assert power == pytest.approx(-1.0 if kind == "straight-through" else 0.0, abs=0.15)
 
 
 def _draw(seed, *, starts=2, steps=3, context=2, features=2, segments=3):

@@ -1,87 +1,44 @@
-"""The generator as a map: derivatives against dense ones, voices against sampling, the tables
-against distances that grow between two orbits of the real model."""
+"""The generator as a map: its derivative against a dense one, N samples against sampling, the
+tables against distances that grow from the fixed point of the real model."""
 
 import numpy as np
 import pytest
 import torch
-from torch.autograd import forward_ad
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from known_generators import (
+    Toy,
+    dense_derivative,
+    installed_decoder,
+    separation_rate,
+    word_windows,
+)
+from open_cells import run_open_cells
 
-from compendium.c42_generator_as_a_map import conventions, edges, study
-from compendium.common.models import decoder, next_token_distribution
+from compendium.c42_generator_as_a_map import study
+from compendium.common import soft_tokens
+from compendium.common.models import next_token_distribution
 from compendium.common.rows import groupby
-from spinformer.core.statistics import student_interval
-from spinformer.language.decoder import encode, example_decoder, run_decoder
-from spinformer.language.minilm import ModelUnavailable
-from spinformer.language.text import sample_texts
-
-
-def installed():
-    try:
-        return decoder(dtype=torch.float64)
-    except ModelUnavailable as missing:
-        pytest.skip(str(missing))
-
-
-def window_of(model, *, span, count=1, seed=0):
-    words = torch.randint(
-        len(model.embedding), (count, span), generator=torch.Generator().manual_seed(seed)
-    )
-    return model.embedding[words]
-
-
-def dense(model, window, *, beta):
-    """The derivative of the map of windows (T, D), built column by column from the whole map."""
-
-    def whole(flat):
-        windows = flat.reshape(1, *window.shape)
-        return torch.cat((windows[0, 1:], study.soft_token(model, windows, beta=beta))).flatten()
-
-    return torch.autograd.functional.jacobian(whole, window.flatten()).numpy()
+from spinformer.language.decoder import example_decoder
+from spinformer.language.soft_map import SoftTokenMap
 
 
 def test_multipliers_are_eigenvalues_of_the_dense_derivative():
     model, span = example_decoder(seed=3), 3
-    (rest,), (residual,) = study.find_rests(model, [6.0])
+    (rest,), (residual,) = soft_tokens.find_rests(model, [6.0])
     assert residual < 1e-4
     # The rest does not know how long the window is.
     window = rest.expand(span, -1)
     torch.testing.assert_close(
-        study.soft_token(model, window[None], beta=6.0)[0], rest, atol=1e-4, rtol=0
+        soft_tokens.soft_token(model, window[None], beta=6.0)[0], rest, atol=1e-4, rtol=0
     )
-    found = study.multipliers(model, rest, span=span + 4, beta=6.0, count=2)
-    longer = np.linalg.eigvals(dense(model, rest.expand(span + 4, -1), beta=6.0))
+    found = soft_tokens.multipliers(model, rest, span=span + 4, beta=6.0, count=2)
+    longer = np.linalg.eigvals(dense_derivative(model, rest.expand(span + 4, -1), beta=6.0))
     np.testing.assert_allclose(np.sort(abs(found))[::-1], np.sort(abs(longer))[:-3:-1], rtol=2e-3)
-
-
-@pytest.mark.claim("R3b")
-def test_exponents_are_those_of_the_dense_product():
-    model = example_decoder(seed=1)
-    betas = torch.tensor([[3.0], [20.0]], dtype=torch.float64)
-    orbit = study.follow(model, window_of(model, span=2, count=2), beta=betas, steps=8)
-    found = study.exponents(model, orbit, span=2, beta=betas, align=3)
-    drawn = torch.randn(2, 2, 16, generator=torch.Generator().manual_seed(0)).double()
-    for b, beta in enumerate((3.0, 20.0)):
-        vector, sizes = drawn[b].flatten().numpy(), []
-        for step in reversed(range(8)):
-            vector = vector @ dense(model, orbit[b, step : step + 2], beta=beta)
-            sizes.append(np.linalg.norm(vector))
-        # Counted is what the steps do that are left when three have turned the covector.
-        assert found[b] == pytest.approx(np.log(sizes[-1] / sizes[2]) / 5, rel=1e-6)
-
-
-def test_returns_tell_rests_cycles_and_curves():
-    turns = 2 * np.pi * np.arange(400) / np.array([[7.0], [20 * 2**0.5], [np.inf]])
-    orbit = torch.as_tensor(np.stack((np.cos(turns), np.sin(turns)), -1))
-    lags, gaps = study.returns(orbit, longest=48)
-    assert lags.tolist()[::2] == [7, 1]
-    assert (gaps < 1e-6).tolist() == [True, False, True]
 
 
 @pytest.mark.claim("R1")
 def test_voices_leave_the_map_by_the_noise_of_one_word():
     model = example_decoder(seed=2)
-    window = window_of(model, span=3)
+    window = word_windows(model, span=3)
     chances = next_token_distribution(model, window, beta=2.0)[0]
     mean = chances @ model.embedding
     variance = float(chances @ (model.embedding - mean).square().sum(1))
@@ -91,154 +48,30 @@ def test_voices_leave_the_map_by_the_noise_of_one_word():
     assert rows[0]["noise"] == pytest.approx((variance / 64) ** 0.5, rel=1e-9)
     assert deviations.mean() == pytest.approx(rows[0]["noise"], abs=4 * errors.mean() / 40**0.5)
     assert errors.mean() == pytest.approx(deviations.std(ddof=1), rel=0.4)
-    said = study.follow(model, window.expand(draws, -1, -1), steps=1, **options)[:, -1]
+    said = soft_tokens.follow(model, window.expand(draws, -1, -1), steps=1, **options)[:, -1]
     gap = (said - mean).square().sum(1)
     assert float(gap.mean()) == pytest.approx(variance / 64, abs=4 * float(gap.std()) / 20)
 
 
-# Torch loads its forward derivatives in a way that it deprecates itself.
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script")
-@pytest.mark.claim("R3d")
-def test_a_stream_and_its_twin_are_the_map_and_its_derivative():
-    model = example_decoder(seed=7)
-    betas = torch.tensor([2.0, 5.0, 9.0], dtype=torch.float64)
-    start = window_of(model, span=1, count=3)
-    found = edges.stream(model, start, betas=betas, steps=12, settle=12)[0]
-    expected = study.follow(model, start, beta=betas[:, None], steps=12)[:, 1:]
-    torch.testing.assert_close(found, expected)
-    # Kept keys of three tokens: the twin's growth against exact forward derivatives.
-    start, betas = window_of(model, span=3, count=3), torch.tensor([3.0, 9.0, 30.0]).double()
-    orbit, growth = edges.stream(model, start, betas=betas, steps=40, settle=5)
-    memory = []
-    with sdpa_kernel(SDPBackend.MATH), forward_ad.dual_level():
-        states = run_decoder(model, start, memory=memory, span=3)[:, -1]
-        sizes = []
-        for step in range(40):
-            if step == 5:
-                noise = torch.randn(states.shape, generator=torch.Generator().manual_seed(0))
-                states = forward_ad.make_dual(states, noise.double())
-            token = torch.softmax(betas[:, None] * (states @ model.embedding.T), -1)
-            token = (token @ model.embedding)[:, None]
-            torch.testing.assert_close(forward_ad.unpack_dual(token).primal[:, 0], orbit[:, step])
-            states = run_decoder(model, token, memory=memory, span=3, start=3 + step)[:, -1]
-            if step >= 5:
-                parts = [*(one for pair in memory for one in pair), states]
-                found = [forward_ad.unpack_dual(one).tangent for one in parts]
-                sizes.append(sum(one.square().flatten(1).sum(1) for one in found).sqrt().log())
-    expected = torch.stack(sizes).diff(dim=0)
-    assert expected.abs().max() > 0.5
-    np.testing.assert_allclose(growth[1:].mean(0), expected.mean(0), atol=0.05)
-    # The twin begins beside the stream in its state alone.
-    np.testing.assert_allclose(growth[0], sizes[0] + np.log(0.01 / edges.TWIN), atol=0.2)
-
-
-@pytest.mark.claim("R5")
-def test_greedy_loops_are_those_of_a_list_of_words():
-    model = example_decoder(seed=5)
-    starts = torch.randint(32, (6, 2), generator=torch.Generator().manual_seed(0))
-    loops, ways = study.greedy_loops(model, model.embedding[starts], horizon=400)
-
-    def moved(pair):
-        logits = next_token_distribution(model, model.embedding[torch.tensor([pair])], beta=1.0)
-        return pair[1], int(logits.argmax())
-
-    for start, loop, way in zip(starts.tolist(), loops, ways, strict=True):
-        seen, pair = [], tuple(start)
-        while pair not in seen:
-            seen.append(pair)
-            pair = moved(pair)
-        assert way == seen.index(pair)
-        assert loop == len(seen) - way
-    assert study.greedy_loops(model, model.embedding[starts], horizon=1)[0].max() == 0
-    # So cold the map says whole words.
-    said = study.follow(model, model.embedding[starts], beta=1e6, steps=1)[:, 2]
-    words = [moved(tuple(start))[1] for start in starts.tolist()]
-    torch.testing.assert_close(said, model.embedding[words])
-
-
 @pytest.mark.claim("R2b")
-@pytest.mark.claim("R3c")
-def test_chaos_lies_where_the_multipliers_say_that_the_rest_is_stable():
-    circles, ways = (
-        dict(groupby(table.read(), "span", "beta", *more))
-        for table, more in ((edges.circle_table, ()), (edges.branch_table, ("way",)))
-    )
-    assert 0.61 < edges.critical_beta(dict(groupby(edges.pair_table.read(), "span"))[4]) < 0.6225
-    texts = dict(groupby(study.motion_table.read(), "span", "beta"))[4, 0.6]["exponent"]
-    assert student_interval(texts)[0] > 0
-    assert max(ways[span, 0.59, "up"]["away"].max() for span in (4, 8)) < 3e-4
-    # Above, what came up is as far as the oscillation and the cycle that were begun elsewhere.
-    cycle = edges.cycle_table.read()["away"]
-    np.testing.assert_allclose(ways[4, 0.63, "up"]["away"], cycle.mean(), rtol=0.05)
+def test_small_oscillations_begin_where_the_multipliers_lose_the_fixed_point():
+    circles = dict(groupby(study.circle_table.read(), "span", "beta"))
+    pairs = dict(groupby(study.pair_table.read(), "span"))
+    assert 0.61 < soft_tokens.critical_beta(pairs[4]) < 0.6225
+    # What was begun elsewhere comes to the same oscillation.
+    cycle = study.cycle_table.read()["away"]
     np.testing.assert_allclose(np.square(cycle).mean() ** 0.5, circles[4, 0.63]["size"], rtol=0.01)
-    # With eight tokens both attract, the rest and the oscillation, just below the loss.
-    ends = {key: rows["size"] for key, rows in groupby(edges.onset_table.read(), "beta", "share")}
+    # With eight tokens both attract, the fixed point and the oscillation, just below the loss.
+    ends = {key: rows["size"] for key, rows in groupby(study.onset_table.read(), "beta", "share")}
     assert max(ends[0.6135, share][-1] for share in (0.15, 0.4, 1.0)) < 0.012
     assert ends[0.6143, 0.15][-1] < ends[0.6143, 0.15][0] < ends[0.6143, 0.4][0]
     assert ends[0.6143, 0.4][0] < ends[0.6143, 0.4][-1] < 1.1 * ends[0.6143, 1.0][-1]
-    # Lives grow with β beyond their errors.
-    lives = [edges.mean_lives(span)[beta] for span, beta in ((4, 0.54), (4, 0.56), (4, 0.58))]
-    assert lives[0].high < lives[1].low < lives[1].high < lives[2].low
-
-
-def test_a_life_ends_at_its_last_token_far_away_or_is_cut_off(monkeypatch):
-    """Starts by a script, each at its number: far from the fixed point for so many tokens."""
-    lives, clock = 3 * np.arange(16) + 1, [0]
-
-    def scripted(model, windows, *, beta, steps):
-        places = clock[0] + 1 + torch.arange(steps)
-        numbers = windows[:, :1, 1].expand(-1, steps)
-        far = places <= torch.tensor(lives)[numbers.long()]
-        clock[0] += steps
-        return torch.cat([windows, torch.stack([10.0 * edges.FAR * far, numbers], -1)], 1)
-
-    starts = torch.stack([torch.zeros(16, 4), torch.arange(16.0)[:, None].expand(-1, 4)], -1)
-    monkeypatch.setattr(edges, "decoder", lambda: None)
-    monkeypatch.setattr(edges, "find_rests", lambda *_: torch.zeros(1, 2))
-    monkeypatch.setattr(edges, "text_starts", lambda *_, span: starts)
-    monkeypatch.setattr(edges, "distances", lambda orbit, _: orbit[..., 0])
-    monkeypatch.setattr(edges, "follow", scripted)
-    rows = edges.life_table.rows(4, beta=0.5, horizon=60)
-    assert [row["ended"] for row in rows] == (lives <= 40).astype(int).tolist()
-    assert [row["time"] for row in rows] == np.where(lives <= 40, lives, 60).tolist()
-
-
-def test_other_weights_are_what_they_say():
-    model = example_decoder()
-    one, other = (study.changed(model, k).blocks[1] for k in ("trained", "shuffled attention"))
-    assert torch.equal(one["gate"], other["gate"])
-    assert not torch.equal(one["query"], other["query"])
-    torch.testing.assert_close(one["query"].flatten().sort()[0], other["query"].flatten().sort()[0])
-    fresh = study.changed(model, "fresh")
-    assert float(fresh.embedding.std()) == pytest.approx(0.25, rel=0.1)
-    every = study.changed(model, "shuffled")
-    assert not any(torch.equal(every.blocks[1][name], one[name]) for name in ("gate", "query"))
-    assert torch.equal(every.embedding, model.embedding)
-    # Without attention no token knows of another one; without the rest nothing but attention acts.
-    alone = study.changed(model, "trained", "feed-forward")
-    inputs = window_of(model, span=5)
-    torch.testing.assert_close(run_decoder(alone, inputs)[:, 4:], run_decoder(alone, inputs[:, 4:]))
-    silent = study.changed(model, "trained", "attention").blocks[1]
-    assert not silent["down"].any()
-    assert torch.equal(silent["output"], model.blocks[1]["output"])
-
-
-def growth(model, start, *, beta, steps, size):
-    """Growth, nats a token, of a small distance between two orbits: no derivative is taken."""
-    noise = torch.randn(start.shape, generator=torch.Generator().manual_seed(0)).double()
-    pair = torch.stack((start, start + size * noise / noise.norm()))
-    gaps = []
-    for _ in range(steps):
-        pair = torch.cat((pair[:, 1:], study.soft_token(model, pair, beta=beta)[:, None]), 1)
-        gaps.append(float((pair[0] - pair[1]).norm()))
-        pair[1] = pair[0] + (pair[1] - pair[0]) * size / gaps[-1]
-    return float(np.log(np.array(gaps[steps // 3 :]) / size).mean())
 
 
 @pytest.mark.nightly
 @pytest.mark.claim("R2")
 def test_small_distances_grow_from_the_rest_where_the_table_says():
-    model = installed()
+    model = installed_decoder()
     rows = dict(groupby(study.rest_table.read(), "span", "bits"))[4, 32]
     rates = {}
     with torch.no_grad():
@@ -246,54 +79,20 @@ def test_small_distances_grow_from_the_rest_where_the_table_says():
             token = model.embedding.mean(0)[None]
             for _ in range(60):
                 # Half a step at a time: the plain iteration of one token is stable enough.
-                token = 0.5 * token + 0.5 * study.soft_token(model, token[None], beta=beta)
-            rates[beta] = growth(model, token.expand(4, -1), beta=beta, steps=75, size=1e-5)
+                token = 0.5 * token + 0.5 * soft_tokens.soft_token(model, token[None], beta=beta)
+            rates[beta] = separation_rate(
+                model, token.expand(4, -1), beta=beta, steps=75, size=1e-5
+            )
             [stored] = rows["size"][rows["beta"] == beta]
             assert rates[beta] == pytest.approx(np.log(stored), abs=0.05)
     lost = 0.6 + 0.05 * rates[0.6] / (rates[0.6] - rates[0.65])
-    assert lost == pytest.approx(edges.critical_beta(rows), abs=0.01)
-
-
-@pytest.mark.nightly
-@pytest.mark.claim("R3")
-def test_small_distances_grow_between_texts_where_the_table_says():
-    model = installed()
-    motions = dict(groupby(study.motion_table.read(), "span", "beta"))
-    start = model.embedding[encode(model, sample_texts()["essay"])[:8]]
-    with torch.no_grad():
-        for beta, sign in ((0.5, -1), (1.0, 1)):
-            rate = growth(model, start, beta=beta, steps=45, size=1e-6)
-            assert np.sign(rate) == sign == np.sign(motions[8, beta]["exponent"].mean())
-
-
-@pytest.mark.nightly
-def test_behind_its_first_token_small_distances_shrink():
-    """The own forward pass, a token in front of every window, and no derivative."""
-    model = installed()
-    front = model.embedding[encode(model, "<|im_start|>")].double()
-    start = model.embedding[encode(model, sample_texts()["essay"])[:4]].double()
-    rates = {}
-    with torch.no_grad():
-        for name, prefix in (("none", front[:0]), ("first token", front)):
-            pair = torch.stack((start, start + 1e-4 * torch.ones_like(start)))
-            gaps = []
-            for _ in range(60):
-                inputs = torch.cat((prefix.expand(2, -1, -1), pair), 1)
-                token = next_token_distribution(model, inputs, beta=1.0) @ model.embedding
-                pair = torch.cat((pair[:, 1:], token[:, None]), 1)
-                gaps.append(float((pair[0] - pair[1]).norm()))
-                pair[1] = pair[0] + (pair[1] - pair[0]) * 1e-4 / gaps[-1]
-            rates[name] = float(np.log(np.array(gaps[40:]) / 1e-4).mean())
-    stored = dict(groupby(conventions.settings_R3.read(), "prefix"))
-    assert rates["first token"] == pytest.approx(stored["first token"]["value"].mean(), abs=0.1)
-    assert rates["none"] > 0.1
-    assert set(stored["first token"]["regime"]) == {"fixed point"}
+    assert lost == pytest.approx(soft_tokens.critical_beta(rows), abs=0.01)
 
 
 def test_short_windows_keep_their_fixed_point():
-    short = conventions.short_windows.read()
+    short = study.short_windows.read()
     assert (short["size"] < 1).all()
-    table = conventions.settings_R2.read()
+    table = study.settings_R2.read()
     assert table["value"][table["window"] <= 2].tolist() == pytest.approx([-1.2, -1.2])
     rests = study.rest_table.read()
     for window in (4, 8, 16, 32):
@@ -305,56 +104,18 @@ def test_short_windows_keep_their_fixed_point():
         assert below < 0.8 - margin < above
 
 
-@pytest.mark.claim("R4")
-def test_one_voice_is_not_what_the_map_says():
-    for _, rows in groupby(study.voices_table.read(), "beta"):
-        distance = rows["distance"][rows["step"] == 1]
-        # More voices are nearer to the map, from one to a hundred thousand, and many as 1/√N.
-        assert (np.diff(distance) < 0).all()
-        assert distance[5] / distance[3] == pytest.approx(0.1, rel=0.5)
-
-
-def test_a_text_is_judged_by_its_own_voices(monkeypatch):
-    """Laws by a script: one voice is 0.4 from the map, a crowd 0.1 more with every token."""
-
-    def scripted(model, windows, *, beta, steps, voices=None):
-        clock = torch.arange(1.0, steps + 1).expand(len(windows), -1)
-        # A token is its own distance from the map and the number of its text.
-        far = {None: 0.0 * clock, 1: 0.4 + 0.0 * clock, 10_000: 0.1 * clock}[voices]
-        said = torch.stack([far, windows[:, :1, 1].expand(-1, steps)], -1)
-        return torch.cat([windows, said], 1)
-
-    def laws(model, windows, *, beta):
-        far = windows[:, -1, 0] * (1 + 0.5 * windows[:, -1, 1])
-        return torch.stack([1 - far, far], -1)
-
-    begin = torch.zeros(2, 4, 2)
-    begin[1, :, 1] = 1.0
-    monkeypatch.setattr(conventions, "decoder", lambda: None)
-    monkeypatch.setattr(conventions, "follow", scripted)
-    monkeypatch.setattr(conventions, "next_token_distribution", laws)
-    rows = conventions.crowd_rows(begin, beta=1.0, tokens=(1, 2), settle=3, first=7)
-    assert [(row["data"], row["tokens"]) for row in rows] == [(7, 1), (7, 2), (8, 1), (8, 2)]
-    found = [row["value"] for row in rows]
-    assert found == pytest.approx([0.15, 0.05, 0.1, -0.05], abs=1e-6)
-    assert [row["low"] for row in rows] == pytest.approx(found, abs=1e-6)
-
-
-def test_a_loop_must_have_closed_in_time():
-    found = conventions.loop_rows(np.array([9, 0, 9]), np.array([391, 400, 392]))
-    assert [row["data"] for row in found] == [0, 1, 2]
-    assert [row["value"] for row in found] == [1, -1, -1]
-
-
-def test_exponents_of_streams_are_those_of_the_other_table():
-    """Where a stream rests they are the same; where it is chaotic, as far as they scatter."""
-    streams = dict(groupby(edges.stream_table.read(), "beta"))
-    for beta, rows in groupby(edges.cached_table.read(), "beta"):
-        sign = 1.0 if beta == 1.0 else -1.0
-        stored = sign * streams[beta]["exponent"]
-        if beta == 1.0:
-            assert rows["value"].mean() == pytest.approx(stored.mean(), abs=0.15)
-        else:
-            # Which texts have come to rest by then depends on the rounding, their rate does not.
-            medians = [np.median(one[one > 0.1]) for one in (rows["value"], stored)]
-            assert medians[0] == pytest.approx(medians[1], abs=0.02)
+def test_the_open_cells_are_what_the_package_computes():
+    names = run_open_cells("42_generator_as_a_map")
+    mixing = torch.as_tensor(names["mixing"])
+    width = names["width"]
+    toy = Toy(names["words"], lambda h, words: width * torch.tanh(h @ mixing.T) @ words.T)
+    soft = SoftTokenMap(toy, window=1)
+    lost = soft.critical_beta(within=(0.3, 0.33))
+    assert names["toy_critical_beta"] == pytest.approx(lost.beta, abs=0.005)
+    token = soft.fixed_point(beta=0.3).value
+    assert abs(names["leading_multiplier"](0.3)) == pytest.approx(
+        abs(soft.multipliers(token, beta=0.3)[0]), rel=1e-3
+    )
+    assert names["toy_deviation"] == pytest.approx(names["toy_prediction"], rel=0.05)
+    start = torch.as_tensor(names["start"])[None]
+    np.testing.assert_allclose(soft.step(start, beta=0.3)[1], names["mean"], atol=1e-12)

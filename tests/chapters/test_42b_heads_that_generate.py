@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from open_cells import run_open_cells
 
 from compendium.c14b_heads_and_fixed_points.loops import memory_of
 from compendium.c23c_real_layer.study import text_blocks
@@ -13,6 +14,7 @@ from compendium.c42b_heads_that_generate import study
 from compendium.c42b_heads_that_generate.study import kinds, layer_report, stage_changes
 from compendium.common.models import block_trace, causal_attention
 from spinformer.language.decoder import block_queries, example_decoder
+from spinformer.language.heads import overlap_energy
 from spinformer.spins.solvers import solve_saddle_point
 
 
@@ -160,3 +162,17 @@ def test_margins_of_a_text_are_the_smaller_ones(monkeypatch):
         [row] = getattr(study, name).rows("texts")
         assert row["value"] == pytest.approx(value)
         assert row["low"] < row["value"] < row["high"]
+
+
+def test_the_open_cells_are_what_the_package_computes():
+    names = run_open_cells("42b_heads_that_generate")
+    generator = np.random.default_rng(3)
+    keys = generator.normal(size=(20, 8))
+    query = generator.normal(size=8)
+    asked = torch.as_tensor(query)[None, None, None]
+    found = overlap_energy(asked, keys=torch.as_tensor(keys)[None, None], beta=1.0)
+    assert names["own_energy"](query, keys) == pytest.approx(found.item(), rel=1e-9)
+    with_keys, independent, against = names["toy_fractions"]
+    assert with_keys > 0.98
+    assert against < 0.02
+    assert independent == pytest.approx(0.5, abs=0.1)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from known_generators import two_words
+from open_cells import run_open_cells
 
 from compendium.c42c_what_left_the_window import memory, study
 from compendium.c42c_what_left_the_window.study import pairs_apart, recurrence
@@ -120,3 +121,14 @@ def test_words_of_one_topic_are_beyond_chance_in_no_order_of_their_own():
     assert recurrence(np.array([[0, 1, 0, 1]]), distance=2, null="shuffled") == pytest.approx(3.0)
     assert recurrence(words, distance=9, null="shuffled") == pytest.approx(1.0, abs=0.03)
     assert recurrence(words, distance=9, null="unrelated") == pytest.approx(19.0, rel=0.03)
+
+
+def test_the_open_cells_are_what_the_package_computes():
+    names = run_open_cells("42c_what_left_the_window")
+    soft = SoftTokenMap(two_words(names["flip"]), window=1)
+    # One row a word: the chances of the two that follow it.
+    chances = soft.next_token_distribution(soft.embed([0, 1])[:, None], beta=1.0).numpy()
+    for number, found in enumerate(names["toy_memory"], 1):
+        after = np.linalg.matrix_power(chances, number)
+        assert found == pytest.approx(after[1, 1] - after[0, 1], abs=0.03)
+    assert names["toy_damage"] == 1.0

@@ -6,19 +6,20 @@ import math
 import numpy as np
 import pytest
 import torch
+from open_cells import run_open_cells
 from scipy.optimize import brentq
 from scipy.special import softmax
 
 from compendium.c51_synthesis import study
-from compendium.c51_synthesis.study import readers_at_once, resting_state, three_keys, turned
+from compendium.c51_synthesis.study import resting_state, spins_at_once, three_keys, turned
 from spinformer.hopfield.continuous import energy
 from spinformer.spins.kinetic import kinetic_stationary
 
 VIEWS = {
-    "equilibrium": lambda keys, **how: study.readers_in_equilibrium(keys, **how)[0],
-    "all at once": readers_at_once,
+    "equilibrium": lambda keys, **how: study.spins_in_equilibrium(keys, **how)[0],
+    "all at once": spins_at_once,
 }
-# The keys that each of four readers looks at, in all states.
+# The keys that each of four spins chooses, in all states.
 STATES = np.array(list(itertools.product(range(3), repeat=4)))
 
 
@@ -30,17 +31,17 @@ def test_three_views_agree_up_to_the_first_correction():
         beta = 2.0 / np.square(keys[:, None] - keys).sum(-1).max()
         means = keys[STATES].mean(1)
         weight = np.exp(0.5 * 4 * beta * np.square(means).sum(1))
-        mean, log_partition = study.readers_in_equilibrium(keys, beta=beta, readers=4)
+        mean, log_partition = study.spins_in_equilibrium(keys, beta=beta, spins=4)
         assert log_partition == pytest.approx(math.log(weight.sum()), abs=1e-12)
         np.testing.assert_allclose(mean, weight @ means / weight.sum(), atol=1e-12)
-        from_energy = study.energy_log_partition(keys, beta=beta, readers=4)
+        from_energy = study.energy_log_partition(keys, beta=beta, spins=4)
         assert from_energy == pytest.approx(log_partition, abs=1e-9)
         rest = resting_state(keys, beta=beta, start=keys.mean(0))
         np.testing.assert_allclose(softmax(beta * keys @ rest) @ keys, rest, atol=1e-12)
         law = study.first_shift(keys, beta=beta, at=rest)
         for name, view in VIEWS.items():
-            near = 20 * (view(keys, beta=beta, readers=20) - rest)
-            far = 40 * (view(keys, beta=beta, readers=40) - rest)
+            near = 20 * (view(keys, beta=beta, spins=20) - rest)
+            far = 40 * (view(keys, beta=beta, spins=40) - rest)
             assert np.linalg.norm(2 * far - near - law[name]) < 0.05 * np.linalg.norm(law[name])
 
 
@@ -48,17 +49,17 @@ def test_readers_that_draw_at_once_against_all_their_states_and_driven_spins():
     keys = three_keys() + 0.3
     chances = softmax(0.7 * keys[STATES].mean(1) @ keys.T, axis=1)
     weights = np.linalg.matrix_power(chances[:, STATES].prod(2), 500)[0]
-    found = readers_at_once(keys, beta=0.7, readers=4)
+    found = spins_at_once(keys, beta=0.7, spins=4)
     np.testing.assert_allclose(found, weights @ keys[STATES].mean(1), atol=1e-12)
     values = turned(keys, degrees=50.0)
     chances = softmax(0.7 * values[STATES].mean(1) @ keys.T, axis=1)
-    found = study.slowest_mode(keys, beta=0.7, readers=4, values=values)
+    found = study.slowest_mode(keys, beta=0.7, spins=4, values=values)
     modes = np.linalg.eigvals(chances[:, STATES].prod(2))
     assert abs(found) == pytest.approx(np.sort(abs(modes))[-2], abs=1e-12)
     assert abs(modes - found).min() < 1e-12
-    spins = kinetic_stationary(np.full((4, 4), 0.25), drive=np.full(4, 0.3), beta=1.2)
-    pair = readers_at_once(np.array([[1.3], [-0.7]]), beta=1.2, readers=4)
-    assert pair[0] - 0.3 == pytest.approx(spins.magnetization[0], abs=1e-12)
+    driven = kinetic_stationary(np.full((4, 4), 0.25), drive=np.full(4, 0.3), beta=1.2)
+    pair = spins_at_once(np.array([[1.3], [-0.7]]), beta=1.2, spins=4)
+    assert pair[0] - 0.3 == pytest.approx(driven.magnetization[0], abs=1e-12)
 
 
 @pytest.mark.claim("S2")
@@ -102,10 +103,10 @@ def test_turned_values_end_the_rest_and_drives_are_followed_with_a_lag():
     values = turned(keys, degrees=40.0)
     assert values[0] @ keys[0] == pytest.approx(math.cos(math.radians(40.0)))
     turns = study.late_motion(np.array(4.0), degrees=np.array(40.0), steps=2000, kept=1500)[1]
-    mode = study.slowest_mode(keys, beta=4.0, readers=16, values=values)
+    mode = study.slowest_mode(keys, beta=4.0, spins=16, values=values)
     assert turns > 0.05
     assert abs(np.angle(mode) / (2 * np.pi) - turns) < 0.01
-    # The gain of infinitely many readers, from their map.
+    # The gain of infinitely many spins, from their map.
     path = [0.0]
     for shift in 0.2 + 0.01 * np.cos(2 * np.pi * np.arange(400) / 4):
         path.append(math.tanh(0.5 * (path[-1] + shift)))
@@ -131,17 +132,29 @@ def test_motion_is_that_of_a_plain_loop():
     assert found == pytest.approx([np.mean(speeds[-20:]), np.mean(angles[-20:])], abs=1e-9)
 
 
-def test_readers_needed_are_the_fewest():
+def test_spins_needed_are_the_fewest():
     keys = np.array([[1.2], [-0.8]])
     rest = resting_state(keys, beta=0.8, start=np.zeros(1))
     for view, tolerance in itertools.product(VIEWS.values(), (0.2, 0.1, 0.07, 0.05, 0.03)):
-        found = study.readers_needed(view, keys, beta=0.8, tolerance=tolerance)
+        found = study.spins_needed(view, keys, beta=0.8, tolerance=tolerance)
         counts = range(max(found - 1, 1), found + 1)
-        off = [abs(view(keys, beta=0.8, readers=n) - rest)[0] for n in counts]
+        off = [abs(view(keys, beta=0.8, spins=n) - rest)[0] for n in counts]
         assert off[-1] <= tolerance
         assert found == 1 or off[0] > tolerance
     with pytest.raises(ValueError, match="tolerance"):
-        study.readers_needed(VIEWS["equilibrium"], keys, beta=0.8, tolerance=1e-9)
+        study.spins_needed(VIEWS["equilibrium"], keys, beta=0.8, tolerance=1e-9)
     # Where the average loses its stability it is reached ever more slowly.
     with pytest.raises(ValueError, match="start"):
         resting_state(np.array([[1.0], [-1.0]]), beta=1.0, start=np.ones(1))
+
+
+def test_the_open_cells_take_one_step_in_four_ways():
+    told = run_open_cells("51_synthesis")
+    keys = told["two_keys"].numpy()
+    step = softmax(0.5 * keys[:, 0] * 0.5) @ keys[:, 0]
+    for name in ("energy", "attention", "mean_field", "driven"):
+        assert told[f"{name}_step"] == pytest.approx(step, abs=1e-12)
+    # The package's partition function of the same two spins.
+    _, log_partition = study.spins_in_equilibrium(keys, beta=0.5, spins=2)
+    assert told["z_by_states"] == pytest.approx(math.exp(log_partition), rel=1e-12)
+    assert told["z_by_energy"] == pytest.approx(math.exp(log_partition), rel=1e-9)

@@ -13,47 +13,45 @@ from scipy.special import gammaln, log_softmax, logsumexp, softmax
 from spinformer.hopfield.continuous import energy
 
 
-def reader_counts(readers: int, *, keys: int) -> np.ndarray:
-    """All ways (M, keys) to part N readers among the keys."""
-    bars = itertools.combinations(range(readers + keys - 1), keys - 1)
-    edges = np.array([(-1, *bar, readers + keys - 1) for bar in bars])
+def spin_counts(spins: int, *, keys: int) -> np.ndarray:
+    """All ways (M, keys) to part N spins among the keys."""
+    bars = itertools.combinations(range(spins + keys - 1), keys - 1)
+    edges = np.array([(-1, *bar, spins + keys - 1) for bar in bars])
     return np.diff(edges, axis=1) - 1
 
 
-def readers_in_equilibrium(
-    keys: np.ndarray, *, beta: float, readers: int
-) -> tuple[np.ndarray, float]:
-    """Mean (d,) of what N readers see, and ln Z: an exact sum over all ways in which they look."""
-    counts = reader_counts(readers, keys=len(keys))
+def spins_in_equilibrium(keys: np.ndarray, *, beta: float, spins: int) -> tuple[np.ndarray, float]:
+    """Mean (d,) of what N spins choose, and ln Z: an exact sum over all ways to choose."""
+    counts = spin_counts(spins, keys=len(keys))
     seen = counts @ keys
-    weight = _multiplicity(counts) + 0.5 * beta / readers * np.square(seen).sum(1)
-    return softmax(weight) @ seen / readers, float(logsumexp(weight))
+    weight = _multiplicity(counts) + 0.5 * beta / spins * np.square(seen).sum(1)
+    return softmax(weight) @ seen / spins, float(logsumexp(weight))
 
 
-def readers_at_once(keys: np.ndarray, *, beta: float, readers: int) -> np.ndarray:
-    """Stationary mean (d,) of what readers see that all draw their key anew in every step."""
-    matrix, _, seen = _transitions(keys, beta, readers)
+def spins_at_once(keys: np.ndarray, *, beta: float, spins: int) -> np.ndarray:
+    """Stationary mean (d,) of what spins choose that all redraw their key in every step."""
+    matrix, _, seen = _transitions(keys, beta, spins)
     system = matrix.T - np.eye(len(seen))
     system[-1] = 1.0
     return np.linalg.solve(system, np.eye(len(seen))[-1]) @ seen
 
 
-def slowest_mode(keys: np.ndarray, *, beta: float, readers: int, values: np.ndarray) -> complex:
-    """The eigenvalue of a step of all readers next to one, of nonnegative imaginary part."""
-    found = np.linalg.eigvals(_transitions(keys, beta, readers, values)[0])
+def slowest_mode(keys: np.ndarray, *, beta: float, spins: int, values: np.ndarray) -> complex:
+    """The eigenvalue of a step of all spins next to one, of nonnegative imaginary part."""
+    found = np.linalg.eigvals(_transitions(keys, beta, spins, values)[0])
     second = found[np.argsort(-np.abs(found))][1]
     return complex(second.real, abs(second.imag))
 
 
-def energy_log_partition(keys: np.ndarray, *, beta: float, readers: int) -> float:
+def energy_log_partition(keys: np.ndarray, *, beta: float, spins: int) -> float:
     """ln of (Nβ/2π) ∫ exp(−NβE(ξ)) dξ for keys in the plane, by the trapezoidal rule."""
-    width = 9.0 / math.sqrt(readers * beta)
+    width = 9.0 / math.sqrt(spins * beta)
     across, along = np.linspace(keys.min(0) - width, keys.max(0) + width, 401).T
     points = np.stack(np.meshgrid(across, along), -1).reshape(-1, 2)
     value = energy(torch.tensor(keys), states=torch.tensor(points), beta=beta).numpy()
     cell = (across[1] - across[0]) * (along[1] - along[0])
-    scale = math.log(cell * readers * beta / (2 * math.pi))
-    return float(logsumexp(-readers * beta * value)) + scale
+    scale = math.log(cell * spins * beta / (2 * math.pi))
+    return float(logsumexp(-spins * beta * value)) + scale
 
 
 def resting_state(keys: np.ndarray, *, beta: float, start: np.ndarray) -> np.ndarray:
@@ -81,22 +79,22 @@ def first_shift(keys: np.ndarray, *, beta: float, at: np.ndarray) -> dict[str, n
     }
 
 
-def readers_needed(
+def spins_needed(
     view: Callable[..., np.ndarray], keys: np.ndarray, *, beta: float, tolerance: float
 ) -> int:
-    """Fewest readers whose exact mean is within `tolerance` of the memory's rest, by bisection.
+    """Fewest spins whose exact mean is within `tolerance` of the fixed point, by bisection.
 
-    The distance must fall with the number of readers; ValueError if it needs more than 1000.
+    The distance must fall with the number of spins; ValueError if it needs more than 1000.
     """
     rest = resting_state(keys, beta=beta, start=np.mean(keys, axis=0))
 
-    def near(readers: int) -> bool:
-        mean = view(keys, beta=beta, readers=readers)
+    def near(spins: int) -> bool:
+        mean = view(keys, beta=beta, spins=spins)
         return float(np.linalg.norm(mean - rest)) <= tolerance
 
     high = next((each for each in (*(2**k for k in range(10)), 1000) if near(each)), None)
     if high is None:
-        raise ValueError(f"tolerance must be reached with 1000 readers, got {tolerance}")
+        raise ValueError(f"tolerance must be reached with 1000 spins, got {tolerance}")
     return bisect_left(range(high), True, lo=high // 2 + 1, key=near)
 
 
@@ -106,38 +104,38 @@ def valley_depth(beta: float) -> float:
     return math.log(math.cosh(beta * m)) - 0.5 * beta * m**2
 
 
-def change_times(readers: int, *, beta: float) -> tuple[float, float]:
-    """Sweeps that N readers of keys 1 and −1 need to change sides: one at a time, all at once."""
-    up = np.arange(readers + 1)
-    total = 2.0 * up - readers
-    rise = (readers - up) / readers / (1 + np.exp(-2 * beta * (total + 1) / readers))
-    fall = up / readers / (1 + np.exp(2 * beta * (total - 1) / readers))
+def change_times(spins: int, *, beta: float) -> tuple[float, float]:
+    """Sweeps that N spins of keys 1 and −1 need to change sides: one at a time, all at once."""
+    up = np.arange(spins + 1)
+    total = 2.0 * up - spins
+    rise = (spins - up) / spins / (1 + np.exp(-2 * beta * (total + 1) / spins))
+    fall = up / spins / (1 + np.exp(2 * beta * (total - 1) / spins))
     beside = np.sqrt(rise[:-1] * fall[1:])
-    top = eigvalsh_tridiagonal(1 - rise - fall, beside, select="i", select_range=(readers - 1,) * 2)
-    one = -1.0 / (readers * math.log(float(top[0])))
-    matrix, counts, seen = _transitions(np.array([[1.0], [-1.0]]), beta, readers)
+    top = eigvalsh_tridiagonal(1 - rise - fall, beside, select="i", select_range=(spins - 1,) * 2)
+    one = -1.0 / (spins * math.log(float(top[0])))
+    matrix, counts, seen = _transitions(np.array([[1.0], [-1.0]]), beta, spins)
     scores = logsumexp(beta * seen * np.array([1.0, -1.0]), axis=1)
-    half = 0.5 * (_multiplicity(counts) + readers * scores)
+    half = 0.5 * (_multiplicity(counts) + spins * scores)
     symmetric = matrix * np.exp(half[:, None] - half)
     second = np.linalg.eigvalsh(0.5 * (symmetric + symmetric.T))[-2]
     return one, -1.0 / math.log(float(second))
 
 
-def follow_gain(readers: int, *, beta: float, shift: float, period: int, change: float) -> float:
-    """How far readers follow when the keys ±1 + c_t are shifted to and fro, over the slow limit."""
-    counts = reader_counts(readers, keys=2)
+def follow_gain(spins: int, *, beta: float, shift: float, period: int, change: float) -> float:
+    """How far spins follow when the keys ±1 + c_t are shifted to and fro, over the slow limit."""
+    counts = spin_counts(spins, keys=2)
     pair = np.array([1.0, -1.0])
-    spins = counts @ pair / readers
+    chosen = counts @ pair / spins
     slow = [
-        readers_at_once((pair + end)[:, None], beta=beta, readers=readers)[0] - end
+        spins_at_once((pair + end)[:, None], beta=beta, spins=spins)[0] - end
         for end in (shift + change, shift - change)
     ]
     phase = np.exp(-2j * np.pi * np.arange(period) / period)
     probability = np.full(len(counts), 1.0 / len(counts))
     means = []
     for now in np.tile(shift + change * phase.real, 1 - (-200 // period)):
-        probability = probability @ _chances(counts, beta * (spins + now)[:, None] * pair)
-        means.append(probability @ spins)
+        probability = probability @ _chances(counts, beta * (chosen + now)[:, None] * pair)
+        means.append(probability @ chosen)
     answer = np.array(means[-period:]) @ phase * 2 / period
     return float(abs(answer) / (0.5 * abs(slow[0] - slow[1])))
 
@@ -147,15 +145,15 @@ def _multiplicity(counts: np.ndarray) -> np.ndarray:
 
 
 def _chances(counts: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Chances (M, M) that readers with these scores (M, n) part among the keys in each way."""
+    """Chances (M, M) that spins with these scores (M, n) part among the keys in each way."""
     return np.asarray(np.exp(_multiplicity(counts) + log_softmax(scores, axis=1) @ counts.T))
 
 
 def _transitions(
-    keys: np.ndarray, beta: float, readers: int, values: np.ndarray | None = None
+    keys: np.ndarray, beta: float, spins: int, values: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    counts = reader_counts(readers, keys=len(keys))
-    seen = counts @ (keys if values is None else values) / readers
+    counts = spin_counts(spins, keys=len(keys))
+    seen = counts @ (keys if values is None else values) / spins
     return _chances(counts, beta * seen @ keys.T), counts, seen
 
 

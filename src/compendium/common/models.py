@@ -6,6 +6,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from spinformer.language.checkpoints import load_checkpoint
 from spinformer.language.decoder import (
     BlockTrace,
     Decoder,
@@ -19,6 +20,7 @@ from spinformer.language.text import sample_texts
 
 encoder = cache(load_model)
 decoder = cache(load_decoder)
+checkpoint = cache(load_checkpoint)
 
 
 def next_token_distribution(model: Decoder, windows: Tensor, *, beta: float | Tensor) -> Tensor:

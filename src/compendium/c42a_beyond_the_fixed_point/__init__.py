@@ -1,0 +1,1 @@
+"""The map of a generator beyond its fixed point; stored tables."""

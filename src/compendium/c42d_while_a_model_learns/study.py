@@ -1,0 +1,161 @@
+"""Regimes of small language models while they learn, and of a shipped one under other conventions.
+
+One line of a table is a map: a model, what stands in front of its windows, a window T and an
+inverse temperature β. It counts how many texts come to which regime. Training amplifies rounding,
+so that another processor gives other models of the same kind; a unit that is computed again stops
+after few updates, where it has not.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bookmaker.tables import Rows, stored
+from compendium.c42d_while_a_model_learns.training import (
+    LENGTH,
+    SIZES,
+    cut,
+    held_out_loss,
+    plays,
+    train,
+)
+from compendium.common.rows import parameter_product
+from spinformer.core.regimes import Regime
+from spinformer.language.soft_map import SoftTokenMap, Thresholds
+
+# Inverse temperatures of every map; the model card of SmolLM2-135M-Instruct samples at the last.
+BETAS = (0.1, 0.3, 0.5, 0.7, 1.0, 2.0, 5.0)
+CARD_BETA = 5.0
+WINDOWS = (1, 2, 4, 8, 16)
+CHECKPOINTS = (0, 25, 50, 100, 200, 400, 800)
+# The window that every checkpoint is studied with; the last one is studied with all.
+_WINDOW = 4
+# Between these β a fixed point is followed to the place where it loses its stability.
+HIGHEST_BETA = 16.0
+_LOWEST_BETA = 0.05
+# In powers of two, the least step of β along the fixed point.
+_LEAST_STEP = 0.02
+
+# How far a map that is computed again may be off: exponents, and texts beside a threshold.
+WITHIN = dict.fromkeys(("exponent", "least", "most"), 0.02) | dict.fromkeys(
+    ("fixed", "cycle", "curve", "chaotic", "undecided"), 1
+)
+
+
+def regime_rows(
+    soft: SoftTokenMap,
+    start: Tensor,
+    *,
+    betas: tuple[float, ...],
+    transient: int,
+    steps: int,
+) -> Rows:
+    """One row a β: mean and extremes of the exponents of n texts, and their regimes.
+
+    start: windows (n, T, D).
+    """
+    limit = Thresholds(longest=min(Thresholds().longest, steps // 2))
+    found = soft.find_attractors(
+        start[:, None],
+        beta=torch.tensor(betas).to(start),
+        transient=transient,
+        steps=steps,
+        thresholds=limit,
+    )
+    rates = found.exponents.value[..., 0]
+    rows = []
+    for k, beta in enumerate(betas):
+        regime = found.regime[:, k]
+        cycle = (regime == Regime.PERIODIC) & (found.period[:, k] > 1)
+        rows.append(
+            {
+                "beta": beta,
+                "exponent": rates[:, k].mean(),
+                "least": rates[:, k].min(),
+                "most": rates[:, k].max(),
+                "texts": len(regime),
+                "fixed": int((found.period[:, k][regime == Regime.PERIODIC] == 1).sum()),
+                "cycle": int(cycle.sum()),
+                "curve": int((regime == Regime.QUASI_PERIODIC).sum()),
+                "chaotic": int((regime == Regime.CHAOTIC).sum()),
+                "undecided": int((regime == Regime.UNDECIDED).sum()),
+            }
+        )
+    return rows
+
+
+def leading_modulus(soft: SoftTokenMap, token: Tensor, *, beta: float) -> float:
+    """Modulus of the leading multiplier of a fixed point, from all eigenvalues.
+
+    These models are small enough for a derivative that is written out.
+    """
+    at = torch.tensor([beta], dtype=token.dtype)
+    windows = token.expand(1, soft.window, -1).clone()
+    blocks = torch.autograd.functional.jacobian(
+        lambda leaf: soft.mean_token(leaf, at)[0], windows, vectorize=True
+    )
+    size = soft.window * soft.width
+    # Tokens move up by one place, and the newest one is made of all.
+    matrix = torch.diag(torch.ones(size - soft.width, dtype=token.dtype), soft.width)
+    matrix[-soft.width :] = blocks.reshape(soft.width, size)
+    return float(torch.linalg.eigvals(matrix).abs().max())
+
+
+def stability_loss(soft: SoftTokenMap, *, highest: float = HIGHEST_BETA) -> float:
+    """Find the β at which the fixed point loses its stability: ∞ if it is stable up to `highest`.
+
+    The fixed point is followed from β = 0.05 in factors of 2^(1/4), less where it is not found,
+    and ln |μ| is interpolated between the last two. Not a number where it was lost sight of.
+    """
+    token = None
+    below = (_LOWEST_BETA, -np.inf)
+    step = 0.25
+    while below[0] < highest:
+        beta = below[0] * 2**step
+        found = soft.fixed_point(beta=beta, start=token, max_steps=100, throw=False)
+        if not bool(found.converged):
+            step /= 2
+            if step < _LEAST_STEP:
+                return np.nan
+            continue
+        rate = np.log(leading_modulus(soft, found.value, beta=beta))
+        if rate >= 0:
+            return float(np.interp(0.0, [below[1], rate], [below[0], beta]))
+        token = found.value
+        below = (beta, rate)
+    return np.inf
+
+
+@stored(
+    "learning",
+    parameter_product(seed=range(5), size=SIZES),
+    small={"size": "small", "seed": 0, "checkpoints": (0, 3), "transient": 4, "steps": 8},
+    seconds=5.0,
+    within={"loss": 1e-3, "critical": 0.05} | WITHIN,
+)
+def learning_table(
+    seed: int,
+    *,
+    size: str,
+    checkpoints: tuple[int, ...] = CHECKPOINTS,
+    transient: int = 100,
+    steps: int = 100,
+) -> Rows:
+    """Regimes at each checkpoint with a window of four, at the last of all with others, too.
+
+    From four texts. The β of the loss of stability is that of a window of four.
+    """
+    rows = []
+    pieces = cut(plays().held_out, torch.Generator().manual_seed(1), count=4, length=LENGTH)
+    for update, model in train(size, seed=seed, checkpoints=checkpoints):
+        loss = held_out_loss(model)
+        # Single precision is enough to train, but not for eigenvalues at low β.
+        model.double()
+        critical = stability_loss(SoftTokenMap(model, window=_WINDOW))
+        for window in WINDOWS if update == CHECKPOINTS[-1] else (_WINDOW,):
+            soft = SoftTokenMap(model, window=window)
+            start = soft.embed(pieces[:, -window:])
+            found = regime_rows(soft, start, betas=BETAS, transient=transient, steps=steps)
+            about = {"update": update, "loss": loss, "critical": critical, "window": window}
+            rows += [about | row for row in found]
+    return rows

@@ -1,0 +1,125 @@
+"""Models that learn: their maps against the package, eigenvalues against Arnoldi iteration."""
+
+import numpy as np
+import pytest
+import torch
+from known_generators import Toy, installed_decoder
+from open_cells import run_open_cells
+from torch.nn.functional import cross_entropy
+
+from compendium.c42d_while_a_model_learns import study, training
+from compendium.c42d_while_a_model_learns.atlas import atlas_table
+from compendium.common.models import next_token_distribution
+from compendium.common.rows import groupby
+from spinformer.language.decoder import encode
+from spinformer.language.soft_map import SoftTokenMap
+from spinformer.language.text import sample_texts
+from spinformer.language.untrained import example_causal_model
+
+
+def test_the_open_cells_are_what_the_package_computes():
+    names = run_open_cells("42d_while_a_model_learns")
+    logits = torch.as_tensor(names["pair_logits"](100))
+    # A model whose words are unit vectors, and whose logits are the mean of rows of the table.
+    toy = Toy(np.eye(len(logits)), lambda h, words: h @ logits)
+    lost = SoftTokenMap(toy, window=1).critical_beta(within=(0.05, 20.0))
+    [stored] = [beta for number, _, beta in names["toy_progress"] if number == 100]
+    assert stored == pytest.approx(lost.beta, abs=0.02)
+    assert lost.multiplier.real == pytest.approx(-1, abs=0.01)
+    losses = [loss for _, loss, _ in names["toy_progress"]]
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_eigenvalues_are_those_of_the_arnoldi_iteration():
+    soft = SoftTokenMap(example_causal_model("llama"), window=3)
+    token = soft.fixed_point(beta=2.0).value
+    found = study.leading_modulus(soft, token, beta=2.0)
+    assert found == pytest.approx(abs(soft.multipliers(token, beta=2.0)[0]), rel=1e-3)
+
+
+def test_stability_is_lost_where_the_package_finds_it():
+    soft = SoftTokenMap(example_causal_model("llama", seed=1), window=2)
+    lost = soft.critical_beta(within=(0.05, 16.0))
+    assert study.stability_loss(soft) == pytest.approx(lost.beta, rel=0.02)
+    assert lost.beta > 0.07
+    assert study.stability_loss(soft, highest=0.06) == np.inf
+
+
+def test_regimes_are_counted_text_by_text():
+    """Words on a line: logits of one sign come to a fixed point, of the other to a cycle of two."""
+    words = np.array([[-1.0], [1.0]])
+    found = {}
+    for sign in (1.0, -1.0):
+        toy = Toy(words, lambda h, table, sign=sign: sign * h @ table.T)
+        soft = SoftTokenMap(toy, window=1)
+        start = torch.tensor([[[0.3]], [[-0.4]]]).double()
+        found[sign] = study.regime_rows(soft, start, betas=(0.5, 2.0), transient=300, steps=96)
+    assert [row["fixed"] for row in found[1.0]] == [2, 2]
+    assert [(row["fixed"], row["cycle"]) for row in found[-1.0]] == [(2, 0), (0, 2)]
+    assert found[1.0][0]["exponent"] == pytest.approx(np.log(0.5), abs=1e-3)
+
+
+def test_a_model_learns_from_text_that_is_not_held_out():
+    corpus = training.plays()
+    assert len(corpus.training) + len(corpus.held_out) == 500_000
+    (_, fresh), *_ = training.train("small", seed=0, checkpoints=(0,))
+    before = training.held_out_loss(fresh)
+    (_, trained), *_ = training.train("small", seed=0, checkpoints=(40,))
+    assert before == pytest.approx(np.log(len(corpus.characters)), abs=0.1)
+    assert training.held_out_loss(trained) < before - 0.3
+    # The loss written out: of each character from those before it.
+    pieces = corpus.held_out[:20][None]
+    with torch.no_grad():
+        logits = trained(input_ids=pieces).logits[0]
+        found = float(training.loss_of(trained, pieces))
+    expected = [float(cross_entropy(logits[n], pieces[0, n + 1])) for n in range(19)]
+    assert found == pytest.approx(np.mean(expected), rel=1e-5)
+
+
+@pytest.mark.claim("R11")
+def test_training_lowers_the_beta_at_which_the_fixed_point_is_lost():
+    table = study.learning_table.read()
+    runs = 0
+    for _, rows in groupby(table, "size", "seed"):
+        critical = {update: one["critical"][0] for update, one in groupby(rows, "update")}
+        assert critical[800] < 0.1 * critical[0]
+        for _, one in groupby(rows, "update", "window"):
+            # Below the loss of stability texts are at a fixed point, above it none may be.
+            counted = sum(one[name] for name in ("fixed", "cycle", "curve", "chaotic", "undecided"))
+            assert (counted == one["texts"]).all()
+        runs += 1
+    assert runs == 15
+    fresh = table["update"] == 0
+    assert (table["fixed"][fresh & (table["beta"] == 1.0)] == 4).all()
+
+
+def test_the_atlas_agrees_with_longer_runs():
+    """Behind the first token alone the map of the shipped model is at a fixed point at β = 1."""
+    table = atlas_table.read()
+    rows = dict(groupby(table, "prefix", "window", "beta"))
+    assert rows["first token", 4, 1.0]["fixed"] == 1
+    assert rows["none", 4, 1.0]["exponent"] > 0
+    assert rows["none", 4, 0.3]["fixed"] == 1
+
+
+@pytest.mark.nightly
+def test_behind_the_first_token_the_fixed_point_is_an_island():
+    """The own forward pass, two orbits of another text, and no derivative."""
+    model = installed_decoder()
+    front = model.embedding[encode(model, "<|im_start|>")]
+    window = model.embedding[encode(model, sample_texts()["essay"])[200:204]]
+    stored = dict(groupby(atlas_table.read(), "prefix", "window", "beta"))
+    distance = 1e-3
+    for beta, sign in ((0.5, 1), (1.0, -1), (2.0, 1)):
+        pair = torch.stack((window, window + distance / window.numel() ** 0.5))
+        growth = []
+        with torch.no_grad():
+            for _ in range(60):
+                inputs = torch.cat((front.expand(2, -1, -1), pair), 1)
+                token = next_token_distribution(model, inputs, beta=beta) @ model.embedding
+                pair = torch.cat((pair[:, 1:], token[:, None]), 1)
+                gap = float((pair[0] - pair[1]).norm())
+                growth.append(np.log(gap / distance))
+                pair[1] = pair[0] + (pair[1] - pair[0]) * distance / gap
+        assert np.sign(np.mean(growth[30:])) == sign
+        assert np.sign(stored["first token", 4, beta]["exponent"][0]) == sign
