@@ -1,1 +1,0 @@
-"""Small attention layers that learn to retrieve: scale of the scores, normalization, heads."""
