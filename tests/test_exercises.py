@@ -23,6 +23,7 @@ from compendium.c12b_continuous_capacity import study as continuous_capacity
 from compendium.c13_memory_density.study import pair_mixing
 from compendium.c15_demonstrations.boundary import spinodal
 from compendium.c17_interacting_patterns.interacting import safe_step_size
+from compendium.c18b_trained_couplings.study import gaussian_ratio
 from compendium.c23_anatomy import study
 from compendium.c23c_real_layer.study import mixing_terms
 from compendium.c25_driven.study import critical_beta
@@ -62,6 +63,7 @@ PROOFS = {
     *("15.1", "15.2"),
     *("16.1", "16.2", "16.3"),
     *("17.1", "17.2", "17.3"),
+    "18b.1",
     *("21.2", "21.4"),
     *("21a.1", "21a.2", "21a.4"),
     "21b.2",
@@ -384,6 +386,17 @@ def test_the_density():
     brentq(
         lambda a: pair_mixing(torch.tensor([[a], [-a]], dtype=torch.float64)) - 0.9**0.01, 1.0, 6.0
     )
+
+
+@answers("18b.2", "18b.3")
+def test_participation_of_long_texts_and_of_independent_assets():
+    width = said("18b", r"becomes the width, (\d+)\.")
+    assert gaussian_ratio(10**9, int(width), 10**9) == pytest.approx(width)
+    ratio = said("18b", r"nT/\(n\+T\)=([\d.]+)\$")
+    returns = np.random.default_rng(0).normal(size=(200, 50, 100))
+    eigenvalues = np.linalg.eigvalsh(np.swapaxes(returns, 1, 2) @ returns)
+    shared = eigenvalues.sum(-1) ** 2 / (eigenvalues**2).sum(-1)
+    assert shared.mean() == pytest.approx(ratio, rel=0.02)
 
 
 @answers("21.1", "21.3")

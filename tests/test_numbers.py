@@ -708,7 +708,13 @@ IN_WORDS = [
         7e4,
         2e5,
     ),
-    ("12b", "three to five times as large as $1/\\sqrt d$", ["glass[0].begins", "glass[2].begins"], 2.9, 5.1),
+    (
+        "12b",
+        "three to five times as large as $1/\\sqrt d$",
+        ["glass[0].begins", "glass[2].begins"],
+        2.9,
+        5.1,
+    ),
     (
         "15",
         "of the query two thirds of it remain",
@@ -717,7 +723,13 @@ IN_WORDS = [
         0.72,
     ),
     ("15", "but less than half remain in networks", ["fast[2].left", "fast[3].left"], 0.0, 0.5),
-    ("33b", "it lasts for more than a hundred million steps", ["lifetimes[beta=1.266].lifetime"], 1e8, math.inf),
+    (
+        "33b",
+        "it lasts for more than a hundred million steps",
+        ["lifetimes[beta=1.266].lifetime"],
+        1e8,
+        math.inf,
+    ),
     ("33d", "changes one label in twenty", ["steadiness[0].changed_low"], 0.0, 0.05),
     ("33d", "changes one label in twenty", ["steadiness[0].changed_high"], 0.05, 0.1),
     (

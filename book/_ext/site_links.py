@@ -10,6 +10,7 @@ Docstrings are shown by autodoc, with links to the sources that they cite and to
 
 import re
 from collections import defaultdict
+from enum import EnumMeta
 from functools import cache, partial
 from itertools import count, zip_longest
 from pathlib import Path
@@ -146,6 +147,13 @@ def list_chapters(
         lines += ["", f"*Used in* {', '.join(shown)}.", ""]
 
 
+def plain_signature(
+    _app: Sphinx, _what: str, _name: str, item: object, *_: object
+) -> tuple[str, str] | None:
+    """Leave out how an enumeration is made, which nobody calls."""
+    return ("", "") if isinstance(item, EnumMeta) else None
+
+
 def _sections(text: str) -> str:
     """Text in NumPy's form, its layout and its formulas as typed."""
     pieces = _FORMULA.split(text)
@@ -224,3 +232,4 @@ def setup(app: Sphinx) -> None:
     # Before napoleon, which reads the sections, and behind it.
     app.connect("autodoc-process-docstring", plain_docstring, priority=400)
     app.connect("autodoc-process-docstring", list_chapters, priority=900)
+    app.connect("autodoc-process-signature", plain_signature)
