@@ -697,8 +697,8 @@ def test_lifetimes():
 def test_bifurcations():
     found = onset(Network.document())
     mu = found.mu[0]
-    pattern = r"varphi = ([\d.]+)\$; .* = ([\d.]+)\\,\(T\+1\)\$ tokens, so ([\d.]+) for \$T = 4\$"
-    angle, turn, four, three = said("33c", rf"{pattern} and ([\d.]+)", 4)
+    pattern = r"varphi = ([\d.]+)\$, .* = ([\d.]+)\\,\(T\+1\)\$ tokens. This is ([\d.]+) for"
+    angle, turn, four, three = said("33c", rf"{pattern} .T = 4. and ([\d.]+)", 4)
     phase = abs(np.angle(mu))
     assert phase == near(angle, 3)
     half_turns = np.array([1, 5, 4]) * math.pi / phase
