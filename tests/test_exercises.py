@@ -23,6 +23,7 @@ from compendium.c12b_continuous_capacity import study as continuous_capacity
 from compendium.c13_memory_density.study import pair_mixing
 from compendium.c15_demonstrations.boundary import spinodal
 from compendium.c17_interacting_patterns.interacting import safe_step_size
+from compendium.c18b_trained_couplings.study import gaussian_ratio
 from compendium.c23_anatomy import study
 from compendium.c23c_real_layer.study import mixing_terms
 from compendium.c25_driven.study import critical_beta
@@ -62,6 +63,7 @@ PROOFS = {
     *("15.1", "15.2"),
     *("16.1", "16.2", "16.3"),
     *("17.1", "17.2", "17.3"),
+    "18b.1",
     *("21.2", "21.4"),
     *("21a.1", "21a.2", "21a.4"),
     "21b.2",
@@ -74,6 +76,7 @@ PROOFS = {
     *("24a.2", "24a.3"),
     "24b.2",
     *("25.1", "25.2"),
+    "26.1",
     "25b.2",
     *("31.1", "31.2", "31.3"),
     *("32.1", "32.2", "32.3"),
@@ -396,6 +399,17 @@ def test_the_density():
     )
 
 
+@answers("18b.2", "18b.3")
+def test_participation_of_long_texts_and_of_independent_assets():
+    width = said("18b", r"becomes the width, (\d+)\.")
+    assert gaussian_ratio(10**9, int(width), 10**9) == pytest.approx(width)
+    ratio = said("18b", r"nT/\(n\+T\)=([\d.]+)\$")
+    returns = np.random.default_rng(0).normal(size=(200, 50, 100))
+    eigenvalues = np.linalg.eigvalsh(np.swapaxes(returns, 1, 2) @ returns)
+    shared = eigenvalues.sum(-1) ** 2 / (eigenvalues**2).sum(-1)
+    assert shared.mean() == pytest.approx(ratio, rel=0.02)
+
+
 @answers("21.1", "21.3")
 def test_exact_sums():
     energy, entropy, free = said("21", r"\$(-[\d.]+) - ([\d.]+) = (-[\d.]+)\$", 3)
@@ -693,8 +707,8 @@ def test_lifetimes():
 def test_bifurcations():
     found = onset(Network.document())
     mu = found.mu[0]
-    pattern = r"varphi = ([\d.]+)\$; .* = ([\d.]+)\\,\(T\+1\)\$ tokens, so ([\d.]+) for \$T = 4\$"
-    angle, turn, four, three = said("33c", rf"{pattern} and ([\d.]+)", 4)
+    pattern = r"varphi = ([\d.]+)\$, .* = ([\d.]+)\\,\(T\+1\)\$ tokens. This is ([\d.]+) for"
+    angle, turn, four, three = said("33c", rf"{pattern} .T = 4. and ([\d.]+)", 4)
     phase = abs(np.angle(mu))
     assert phase == near(angle, 3)
     half_turns = np.array([1, 5, 4]) * math.pi / phase
@@ -721,6 +735,26 @@ def test_bifurcations():
     assert "a Neimark–Sacker point with a period of six steps" in exercises("33c")
     assert np.abs(np.angle(np.roots([1.0, -1.0, 1.0]))) == pytest.approx(2 * math.pi / 6)
     assert np.abs(np.roots([1.0, -1.0, 0.99])).max() < 1.0 < np.abs(np.roots([1, -1, 1.01])).max()
+
+
+@answers("26.2", "26.3", "26.4")
+def test_mixers_of_weak_couplings():
+    half, limit, causal = said(
+        "26", r"epsilon=([\d.]+)\$\.\n.*frac53}=([\d.]+)\$\.\n.*epsilon=([\d.]+)\$, whatever", 3
+    )
+    rng = np.random.default_rng(0)
+    # Independent weights that are exponentials of normal scores, without any formula.
+    for spread, left, digits in ((0.5, half, 2), (limit, 0.5, 2)):
+        weights = np.exp(spread * rng.normal(size=(1500, 1500)))
+        pair = weights + weights.T
+        missed = ((pair - pair.mean()) ** 2).sum()
+        assert math.sqrt(missed / (pair**2).sum()) == near(left, digits)
+    weights = np.tril(rng.exponential(size=(30, 30)), -1)
+    pair = weights + weights.T
+    factors = np.linspace(0, 3, 301)
+    errors = [np.linalg.norm(pair - factor * weights) for factor in factors] / np.linalg.norm(pair)
+    assert errors.min() == near(causal, 4)
+    assert errors[200] == pytest.approx(1.0)
 
 
 @answers("33e.3", "33e.4")
