@@ -1,0 +1,67 @@
+"""Participation ratios: known matrices, sampled Gaussian products, couplings written out."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from minilm_model import installed_model
+from open_cells import run_open_cells
+
+from compendium.c18b_trained_couplings import study
+from spinformer.language.encoder import run_model
+from spinformer.language.text import sample_text, text_windows
+
+
+@pytest.mark.claim("A24")
+def test_participation_ratios_are_those_of_known_matrices():
+    # By traces, without singular values.
+    matrices = torch.randn(3, 7, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    gram = (matrices.mT @ matrices).numpy()
+    traces = np.trace(gram, axis1=1, axis2=2) ** 2 / np.trace(gram @ gram, axis1=1, axis2=2)
+    np.testing.assert_allclose(study.participation_ratio(matrices), traces, rtol=1e-12)
+    assert study.participation_ratio(torch.ones(6, 6)) == pytest.approx(1.0)
+    assert study.participation_ratio(torch.diag(torch.tensor([2.0, 1.0]))) == pytest.approx(25 / 17)
+    # A uniform matrix is at 0, and a Gaussian product at 1.
+    rng = np.random.default_rng(1)
+    product = torch.from_numpy(rng.normal(size=(4, 200, 16)) @ rng.normal(size=(4, 16, 200)))
+    assert study.places(product, rank=16).mean() == pytest.approx(1.0, abs=0.03)
+    full = torch.from_numpy(rng.normal(size=(4, 200, 200)))
+    assert study.places(full, rank=None).mean() == pytest.approx(1.0, abs=0.03)
+    assert study.places(torch.ones(1, 9, 9), rank=3) == pytest.approx(0.0)
+
+
+def test_centred_scores_lose_the_means_of_queries_and_keys():
+    scores = torch.randn(2, 6, 6, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    added = scores + torch.randn(2, 6, 1) + torch.randn(2, 1, 6)
+    both = "queries and keys"
+    torch.testing.assert_close(study.centred(added, both), study.centred(scores, both))
+    # What attention sees of a score is what is left without the means of queries.
+    by_query = study.centred(added, "queries")
+    torch.testing.assert_close(by_query.softmax(-1), added.softmax(-1))
+    assert by_query.mean(-2).abs().max() > 0.1
+
+
+def test_couplings_of_a_head_give_its_scores():
+    model = installed_model()
+    trace = run_model(model, text_windows(model, sample_text(), 16)[:1])[2]
+    scores = study.score_couplings(trace)
+    states = trace.inputs[0]
+    couplings = study.weight_couplings(model, 2)
+    by_weights = trace.beta * torch.einsum("id,hde,je->hij", states, couplings, states)
+    # Biases add numbers to queries and keys alone, which double centring removes.
+    both = "queries and keys"
+    torch.testing.assert_close(
+        study.centred(by_weights, both), study.centred(scores, both), atol=1e-3, rtol=1e-3
+    )
+
+
+def test_open_cells_give_the_ratio_of_gaussian_weights():
+    cells = run_open_cells("18b_trained_couplings")
+    assert cells["expected"] == pytest.approx(study.gaussian_ratio(384, 32, 384))
+    assert cells["gaussian"] == pytest.approx(cells["expected"], rel=0.03)
+    assert cells["uniform"] == pytest.approx(1.0)
+    assert 4.5 < cells["memory"] < 5.0
+    memory = torch.from_numpy(cells["patterns"].T @ cells["patterns"])
+    assert float(study.participation_ratio(memory)) == pytest.approx(cells["memory"])
+    assert math.isclose(cells["participation"](np.diag([2.0, 1.0])), 25 / 17)
