@@ -68,6 +68,7 @@ PROOFS = {
     *("21a.1", "21a.2", "21a.4"),
     "21b.2",
     "22.1",
+    *("22b.1", "22b.2"),
     *("23.1", "23.4"),
     "23b.1",
     "23c.1",
@@ -152,6 +153,15 @@ def chain_of_three():
 
 # Exercise, where the numbers of its answer stand, with so many digits, and what they should be.
 FORMULAS = [
+    (
+        *("22b.3", r"must be less than ([\d.]+)\.", 2),
+        # φ' = φ'' at t = 1.
+        lambda: brentq(lambda b: b - 0.5 - b * 0.25 / 4 - (0.5 + b * 0.25 / 2), 0.1, 5),
+    ),
+    (
+        *("22b.4", r"_\{11\}=([\d.]+)\$, whereas the program returns ([\d.]+)\.", (3, 0)),
+        lambda: [np.linalg.inv(np.eye(2) - [[0.5, 0.3], [0.3, 0.5]])[0, 0], 1 / (1 - 0.5)],
+    ),
     (
         *("10.2", r"\\approx (\d+)\$ for", 0),
         lambda: brentq(lambda n: 4 * (32 + (n - 32) / 32) - n, 1, 1000),
