@@ -589,9 +589,9 @@ def test_cards_show_one_panel_large_enough_to_read(browser, site):
     )
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     assert len(letters) == len(CHAPTERS)
-    # Letters of 8 points are 10 pixels and two thirds where a figure has its own size.
-    assert min(letters) > 0.5
-    assert sorted(letters)[len(letters) // 2] > 0.75
+    # One is the size in which a figure is drawn; three panels on a card were at a quarter of it.
+    assert min(letters) > 0.35
+    assert sorted(letters)[len(letters) // 2] > 0.6
 
 
 def test_formulas_are_legible_without_scripts(site):

@@ -75,6 +75,7 @@ PROOFS = {
     *("24a.2", "24a.3"),
     "24b.2",
     *("25.1", "25.2"),
+    "26.1",
     "25b.2",
     *("31.1", "31.2", "31.3"),
     *("32.1", "32.2", "32.3"),
@@ -724,6 +725,26 @@ def test_bifurcations():
     assert "a Neimark–Sacker point with a period of six steps" in exercises("33c")
     assert np.abs(np.angle(np.roots([1.0, -1.0, 1.0]))) == pytest.approx(2 * math.pi / 6)
     assert np.abs(np.roots([1.0, -1.0, 0.99])).max() < 1.0 < np.abs(np.roots([1, -1, 1.01])).max()
+
+
+@answers("26.2", "26.3", "26.4")
+def test_mixers_of_weak_couplings():
+    half, limit, causal = said(
+        "26", r"epsilon=([\d.]+)\$\.\n.*frac53}=([\d.]+)\$\.\n.*epsilon=([\d.]+)\$, whatever", 3
+    )
+    rng = np.random.default_rng(0)
+    # Independent weights that are exponentials of normal scores, without any formula.
+    for spread, left, digits in ((0.5, half, 2), (limit, 0.5, 2)):
+        weights = np.exp(spread * rng.normal(size=(1500, 1500)))
+        pair = weights + weights.T
+        missed = ((pair - pair.mean()) ** 2).sum()
+        assert math.sqrt(missed / (pair**2).sum()) == near(left, digits)
+    weights = np.tril(rng.exponential(size=(30, 30)), -1)
+    pair = weights + weights.T
+    factors = np.linspace(0, 3, 301)
+    errors = [np.linalg.norm(pair - factor * weights) for factor in factors] / np.linalg.norm(pair)
+    assert errors.min() == near(causal, 4)
+    assert errors[200] == pytest.approx(1.0)
 
 
 @answers("33e.3", "33e.4")

@@ -1,0 +1,1 @@
+"""Small attention layers that learn to retrieve: scale of the scores, normalization, heads."""
