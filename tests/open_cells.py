@@ -6,12 +6,12 @@ parameter of the chapter, no other cell, nothing of this project.
 
 import ast
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import jupytext
 
-from conftest import ROOT
-
+ROOT = Path(__file__).resolve().parents[1]
 LIBRARIES = {"numpy", "torch", "math", "itertools"}
 LONGEST = 15  # lines
 MOST = 3  # cells of a chapter

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import shutil
 from collections import Counter
 from importlib import import_module
 from importlib.util import find_spec
@@ -14,6 +15,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from test_book_of_one_chapter import build, read_links
 
+from bookmaker import welcome
 from bookmaker.base import repository_address
 from bookmaker.claims import VERDICTS, read_rows
 from bookmaker.source import chapters
@@ -552,7 +554,7 @@ def test_the_reference_has_sections_short_names_and_typeset_formulas(browser, si
         "const all = chosen => [...document.querySelectorAll(chosen)];"
         "return [all('article dl.py .sig-prename').map(e => e.textContent),"
         " all('article mjx-merror').map(e => e.textContent),"
-        " all('article dl.py p').map(e => e.innerText).filter(t => /\\w\\^[\\w{]|:math:/.test(t)),"
+        " all('article dl.py p').map(e => e.innerText).filter(t => /\\^\\{|:math:/.test(t)),"
         " [...new Set(all('article dl.field-list > dt').map(e => e.textContent.replace(':', '')))]]"
     )
     names, errors, typed, sections = found
@@ -561,6 +563,17 @@ def test_the_reference_has_sections_short_names_and_typeset_formulas(browser, si
     assert typed == []
     assert {"Parameters", "Returns", "Raises", "Attributes"} <= set(sections)
     assert "Variables" not in sections
+    # The list beside the page is not cut off, and an enumeration does not show how it is made.
+    assert (
+        browser.execute_script(
+            "return [...document.querySelectorAll('.bd-sidebar-secondary .nav-link')].filter("
+            "e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent)"
+        )
+        == []
+    )
+    if name == "tools":
+        status = browser.find_element("id", "spinformer.core.solve.Status").text
+        assert status.split("#")[0].strip() == "class Status"
     assert_whole_on_every_width(browser)
 
 
@@ -576,9 +589,9 @@ def test_cards_show_one_panel_large_enough_to_read(browser, site):
     )
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     assert len(letters) == len(CHAPTERS)
-    # Letters of 8 points are 10 pixels and two thirds where a figure has its own size.
-    assert min(letters) > 0.5
-    assert sorted(letters)[len(letters) // 2] > 0.75
+    # One is the size in which a figure is drawn; three panels on a card were at a quarter of it.
+    assert min(letters) > 0.35
+    assert sorted(letters)[len(letters) // 2] > 0.6
 
 
 def test_formulas_are_legible_without_scripts(site):
@@ -600,6 +613,52 @@ def test_pages_are_printed_on_white(browser, site):
         " dispatchEvent(new Event(name)); shown.push(root.dataset.theme); } return shown"
     )
     assert told == ["light", "dark"]
+
+
+def test_figures_of_the_front_page_are_counted_from_one(browser, site):
+    browser.get(f"file://{site}/book/welcome.html")
+    wait_for(browser, "document.querySelector('[data-small] canvas') !== null")
+    numbers = browser.find_elements("css selector", "article .caption-number")
+    shown = [one.text.strip() for one in numbers if one.is_displayed()]
+    assert shown == [f"Fig. {n}" for n in range(1, len(shown) + 1)]
+    assert len(shown) > 4
+
+
+@pytest.mark.parametrize("name", ["22_vector_spins", "32_paths_to_mean_fields", "51_synthesis"])
+def test_nothing_is_cut_off_on_paper(browser, site, name):
+    resize(browser, 1400)
+    browser.get(f"file://{site}/notebooks/{name}.html")
+    typeset(browser)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    # As wide as the sheet of the PDF between its margins, which is set at three quarters.
+    resize(browser, 885)
+    until(browser, lambda: browser.execute_script(WIDE) == [])
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_the_pdf_begins_with_a_cover_and_with_contents_that_know_the_pages(site, monkeypatch):
+    if not shutil.which("chromium"):
+        pytest.skip("needs Chromium")
+    front = welcome.cover_page(ROOT)
+    for told in ("Transformers as spin systems", "The Spinformer authors", "<svg", "20"):
+        assert told in front
+    monkeypatch.setattr(welcome, "main_path", lambda _: ["book/part1", "book/part2"])
+    printed = []
+    numbered = welcome.first_pages
+    monkeypatch.setattr(
+        welcome, "first_pages", lambda pdf: printed.append(numbered(pdf)) or printed[-1]
+    )
+    welcome.write_pdf(ROOT, site)
+    # Cover and contents, then the pages in their order; the numbers do not move those they number.
+    assert printed[0] == printed[1]
+    assert printed[0]["part1--"] == 3
+    assert printed[0]["part2--"] > 3
+    titles = welcome.titles([site / "book" / f"{name}.html" for name in ("part1", "part2")])
+    contents = welcome.contents_page(ROOT, titles, printed[0])
+    for name in ("part1", "part2"):
+        number = printed[0][f"{name}--"]
+        assert f'<li data-page="{number}"><a href="#{name}--">Part I' in contents
 
 
 @pytest.mark.parametrize("name", CANVASES)

@@ -1,9 +1,17 @@
 """Parameters are checked against their source before a kernel starts."""
 
+import re
+import shlex
+from pathlib import Path
+
 import pytest
 
 from bookmaker.base import ParameterError
+from bookmaker.command import main
 from bookmaker.parameters import parse_parameters
+from bookmaker.source import chapters
+
+ROOT = Path(__file__).resolve().parents[1]
 
 LINES = """\
 beta: float = 1.27  # inverse temperature of the output, in [0, 10]
@@ -146,3 +154,25 @@ def test_values_are_checked_with_the_defaults_of_the_others():
             cell.check(values)
     with pytest.raises(ParameterError, match="requires low > high"):
         read(f"{lines}# require: low > high")
+
+
+def printed_commands():
+    """Runs and sweeps that the chapters and pages tell a reader to start, as words."""
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("book/*.md"), *ROOT.glob("notebooks/*.md")]:
+        text = path.read_text("utf-8").replace("\\\n", " ")
+        for found in re.findall(r"-m bookmaker ((?:run|sweep) \d\w+[^`\n]*)", text):
+            yield path.name, shlex.split(found)
+
+
+def test_commands_that_the_book_prints_are_accepted():
+    """Every chapter prints one, with its own parameters, within their ranges, and all it needs."""
+    told = set()
+    for place, (verb, name, *rest) in printed_commands():
+        (chapter,) = chapters(ROOT, names=(name,))
+        context = main.commands[verb].make_context(verb, [name, *rest])
+        values = context.params["values"]
+        if verb == "run":
+            chapter.check_values(values)
+            told.add((place, name))
+        assert values.keys() <= chapter.parameter_cell.parameters.keys()
+    assert {(f"{chapter.name}.md", chapter.name) for chapter in chapters(ROOT)} <= told

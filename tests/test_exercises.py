@@ -68,6 +68,7 @@ PROOFS = {
     *("21a.1", "21a.2", "21a.4"),
     "21b.2",
     "22.1",
+    *("22b.1", "22b.2"),
     *("23.1", "23.4"),
     "23b.1",
     "23c.1",
@@ -75,6 +76,7 @@ PROOFS = {
     *("24a.2", "24a.3"),
     "24b.2",
     *("25.1", "25.2"),
+    "26.1",
     "25b.2",
     *("31.1", "31.2", "31.3"),
     *("32.1", "32.2", "32.3"),
@@ -151,6 +153,15 @@ def chain_of_three():
 
 # Exercise, where the numbers of its answer stand, with so many digits, and what they should be.
 FORMULAS = [
+    (
+        *("22b.3", r"must be less than ([\d.]+)\.", 2),
+        # φ' = φ'' at t = 1.
+        lambda: brentq(lambda b: b - 0.5 - b * 0.25 / 4 - (0.5 + b * 0.25 / 2), 0.1, 5),
+    ),
+    (
+        *("22b.4", r"_\{11\}=([\d.]+)\$, whereas the program returns ([\d.]+)\.", (3, 0)),
+        lambda: [np.linalg.inv(np.eye(2) - [[0.5, 0.3], [0.3, 0.5]])[0, 0], 1 / (1 - 0.5)],
+    ),
     (
         *("10.2", r"\\approx (\d+)\$ for", 0),
         lambda: brentq(lambda n: 4 * (32 + (n - 32) / 32) - n, 1, 1000),
@@ -717,8 +728,8 @@ def test_lifetimes():
 def test_bifurcations():
     found = onset(Network.document())
     mu = found.mu[0]
-    pattern = r"varphi = ([\d.]+)\$; .* = ([\d.]+)\\,\(T\+1\)\$ tokens, so ([\d.]+) for \$T = 4\$"
-    angle, turn, four, three = said("33c", rf"{pattern} and ([\d.]+)", 4)
+    pattern = r"varphi = ([\d.]+)\$, .* = ([\d.]+)\\,\(T\+1\)\$ tokens. This is ([\d.]+) for"
+    angle, turn, four, three = said("33c", rf"{pattern} .T = 4. and ([\d.]+)", 4)
     phase = abs(np.angle(mu))
     assert phase == near(angle, 3)
     half_turns = np.array([1, 5, 4]) * math.pi / phase
@@ -745,6 +756,26 @@ def test_bifurcations():
     assert "a Neimark–Sacker point with a period of six steps" in exercises("33c")
     assert np.abs(np.angle(np.roots([1.0, -1.0, 1.0]))) == pytest.approx(2 * math.pi / 6)
     assert np.abs(np.roots([1.0, -1.0, 0.99])).max() < 1.0 < np.abs(np.roots([1, -1, 1.01])).max()
+
+
+@answers("26.2", "26.3", "26.4")
+def test_mixers_of_weak_couplings():
+    half, limit, causal = said(
+        "26", r"epsilon=([\d.]+)\$\.\n.*frac53}=([\d.]+)\$\.\n.*epsilon=([\d.]+)\$, whatever", 3
+    )
+    rng = np.random.default_rng(0)
+    # Independent weights that are exponentials of normal scores, without any formula.
+    for spread, left, digits in ((0.5, half, 2), (limit, 0.5, 2)):
+        weights = np.exp(spread * rng.normal(size=(1500, 1500)))
+        pair = weights + weights.T
+        missed = ((pair - pair.mean()) ** 2).sum()
+        assert math.sqrt(missed / (pair**2).sum()) == near(left, digits)
+    weights = np.tril(rng.exponential(size=(30, 30)), -1)
+    pair = weights + weights.T
+    factors = np.linspace(0, 3, 301)
+    errors = [np.linalg.norm(pair - factor * weights) for factor in factors] / np.linalg.norm(pair)
+    assert errors.min() == near(causal, 4)
+    assert errors[200] == pytest.approx(1.0)
 
 
 @answers("33e.3", "33e.4")
@@ -864,7 +895,7 @@ def test_beyond_a_fixed_point():
 def test_while_a_model_learns():
     late, early, factor = said(
         "42d",
-        r"(?s)has \$\\beta_c = ([0-9.]+)\$.*?was ([0-9.]+)\?.*?smaller by \$.* = ([0-9.]+)\$",
+        r"(?s)has \$\\beta_c = ([0-9.]+)\$.*?was ([0-9.]+)\?.*?smaller by \$[^$]* = ([0-9.]+)\$",
         3,
     )
 
@@ -875,7 +906,8 @@ def test_while_a_model_learns():
     assert lost(1 / early) / lost(1 / late) == pytest.approx(factor, rel=1e-3)
     characters, loss = said("42d", r"The loss is \$\\ln ([0-9]+) = ([0-9.]+)\$", 2)
     assert -math.log(1 / characters) == near(loss, 2)
-    teacher, student = said("42d", r"(?s)is lost at \$\\beta_c=([0-9.]+)\$.*?, \$([0-9.]+)\$\.", 2)
+    pattern = r"(?s)is lost at \$\\beta_c=([0-9.]+)\$.*?twice the teacher's, \$([0-9.]+)\$\."
+    teacher, student = said("42d", pattern, 2)
     assert lost(0.5 / teacher) == pytest.approx(student, rel=1e-3)
 
 

@@ -284,7 +284,18 @@ def test_the_bethe_theory_is_exact_on_a_tree_and_not_on_a_loop(browser, page, ru
     press(browser, sheet, (0, round(-size)))
     press(browser, sheet, (round(size), 0))
     until(browser, lambda: "3 bonds" in words(browser))
-    assert "03" in browser.execute_script("return location.hash")
+    until(browser, lambda: "03" in browser.execute_script("return location.hash"))
+
+
+def test_the_front_page_s_plane_fills_its_panel(browser, page):
+    page("landscape", small=True)
+    wide = browser.execute_script(
+        "const box = e => document.querySelector(e).getBoundingClientRect();"
+        "const panel = box('[data-small]'), sheet = box('canvas');"
+        "return [sheet.width, sheet.height, panel.width, panel.height]"
+    )
+    assert wide[0] > 0.6 * wide[2]
+    assert wide[1] > 0.75 * wide[3]
 
 
 def test_the_relief_is_coarse_while_a_hand_moves_and_fine_when_it_rests(browser, page):

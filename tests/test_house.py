@@ -31,8 +31,8 @@ MAY_IMPORT = {
 # room. Nothing else is counted: explaining costs nothing.
 CODE_CEILINGS = {
     "spinformer": (["src/spinformer"], 12_900),
-    "bookmaker": (["src/bookmaker", "book/_ext"], 3_800),
-    "compendium": (["src/compendium"], 14_800),
+    "bookmaker": (["src/bookmaker", "book/_ext"], 4_200),
+    "compendium": (["src/compendium"], 16_400),
 }
 # Of one chapter's folder; the largest is chapter 24's, with seven tasks and ten robustness tables.
 CHAPTER_CEILING = 1_230

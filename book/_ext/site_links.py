@@ -10,6 +10,7 @@ Docstrings are shown by autodoc, with links to the sources that they cite and to
 
 import re
 from collections import defaultdict
+from enum import EnumMeta
 from functools import cache, partial
 from itertools import count, zip_longest
 from pathlib import Path
@@ -33,11 +34,12 @@ _SECTION = re.compile(r"^(?:Parameters|Attributes|Returns|Notes|References|Examp
 _FORMULA = re.compile(r"(^\.\. math::.*\n(?:(?: +.*)?\n)*)", re.MULTILINE)
 # A letter with an index or an exponent, as prose of a docstring has it: W^α_a, N^{−1/2}, J_ij.
 _INDEXED = re.compile(
-    r"(?<![\w^{}/.])([A-Za-zΑ-Ωα-ωξψφℓ⟨]?[A-Za-zΑ-Ωα-ωℓ])"
-    r"((?:[_^](?:\{[^{}]*\}|[A-Za-z0-9α-ω*]{1,2}(?![A-Za-z0-9])))+)(?!\w)"
+    r"(?<![\w^{}/.])(⟨?(?:[A-Za-zΑ-Ωα-ωℓ]{1,2}|\d+))"
+    r"((?:[_^](?:\{[^{}]*\}|[A-Za-z0-9α-ω*]{1,2}(?![A-Za-z0-9])|(?<=\^)[a-z]{3,}(?![A-Za-z0-9])))+)"
+    r"(?!\w)"
 )
-# Two letters that are one index.
-_TWO = re.compile(r"(?<=[_^])([^\W_]{2})")
+# Several letters that are one index.
+_SEVERAL = re.compile(r"(?<=[_^])([^\W_]{2,})")
 _AS_ONE = r"{\1}"
 _KEY = re.compile(r"\b[a-z]{2,}\d{4}[a-z]+\b")
 
@@ -145,6 +147,13 @@ def list_chapters(
         lines += ["", f"*Used in* {', '.join(shown)}.", ""]
 
 
+def plain_signature(
+    _app: Sphinx, _what: str, _name: str, item: object, *_: object
+) -> tuple[str, str] | None:
+    """Leave out how an enumeration is made, which nobody calls."""
+    return ("", "") if isinstance(item, EnumMeta) else None
+
+
 def _sections(text: str) -> str:
     """Text in NumPy's form, its layout and its formulas as typed."""
     pieces = _FORMULA.split(text)
@@ -164,14 +173,17 @@ def _rst(paragraph: str) -> str:
 
 def _inline(text: str) -> str:
     """Code, sources and characters that reStructuredText would read, in text of any layout."""
-    pieces = re.split(r"(`+[^`]+`+)", text)
-    pieces[1::2] = [f"``{code.strip('`')}``\\ " for code in pieces[1::2]]
+    # Code, and formulas that are marked as such.
+    pieces = re.split(r"((?::math:)?`+[^`]+`+)", text)
+    pieces[1::2] = [
+        f"{one}\\ " if one.startswith(":") else f"``{one.strip('`')}``\\ " for one in pieces[1::2]
+    ]
     for number, words in enumerate(pieces[::2]):
         parts = _INDEXED.split(words)
         # Between two formulas, each of which is a letter and what belongs to it, stand words.
         told = [_words(part) for part in parts[::3]]
         formulas = [
-            f":math:`{letter}{_TWO.sub(_AS_ONE, marks)}`"
+            f":math:`{letter}{_SEVERAL.sub(_AS_ONE, marks)}`"
             for letter, marks in zip(parts[1::3], parts[2::3], strict=True)
         ]
         pieces[2 * number] = "".join(
@@ -220,3 +232,4 @@ def setup(app: Sphinx) -> None:
     # Before napoleon, which reads the sections, and behind it.
     app.connect("autodoc-process-docstring", plain_docstring, priority=400)
     app.connect("autodoc-process-docstring", list_chapters, priority=900)
+    app.connect("autodoc-process-signature", plain_signature)

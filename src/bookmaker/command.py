@@ -103,7 +103,14 @@ def list_chapters(names: tuple[str, ...]) -> None:
 @main.command("run")
 @click.argument("name")
 @values_option
-@output_option
+@option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("my-run"),
+    help="Folder for the results.",
+    show_default=True,
+)
 @option("--html", is_flag=True, help="Write a page beside the notebook, too.")
 def run_chapter(name: str, values: dict[str, str], output: Path, html: bool) -> None:
     """Run chapter NAME with other parameters into a folder of your own."""

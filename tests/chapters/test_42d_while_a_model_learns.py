@@ -3,14 +3,17 @@
 import numpy as np
 import pytest
 import torch
-from known_generators import Toy
+from known_generators import Toy, installed_decoder
 from open_cells import run_open_cells
 from torch.nn.functional import cross_entropy
 
 from compendium.c42d_while_a_model_learns import study, training
 from compendium.c42d_while_a_model_learns.atlas import atlas_table
+from compendium.common.models import next_token_distribution
 from compendium.common.rows import groupby
+from spinformer.language.decoder import encode
 from spinformer.language.soft_map import SoftTokenMap
+from spinformer.language.text import sample_texts
 from spinformer.language.untrained import example_causal_model
 
 
@@ -97,3 +100,26 @@ def test_the_atlas_agrees_with_longer_runs():
     assert rows["first token", 4, 1.0]["fixed"] == 1
     assert rows["none", 4, 1.0]["exponent"] > 0
     assert rows["none", 4, 0.3]["fixed"] == 1
+
+
+@pytest.mark.nightly
+def test_behind_the_first_token_the_fixed_point_is_an_island():
+    """The own forward pass, two orbits of another text, and no derivative."""
+    model = installed_decoder()
+    front = model.embedding[encode(model, "<|im_start|>")]
+    window = model.embedding[encode(model, sample_texts()["essay"])[200:204]]
+    stored = dict(groupby(atlas_table.read(), "prefix", "window", "beta"))
+    distance = 1e-3
+    for beta, sign in ((0.5, 1), (1.0, -1), (2.0, 1)):
+        pair = torch.stack((window, window + distance / window.numel() ** 0.5))
+        growth = []
+        with torch.no_grad():
+            for _ in range(60):
+                inputs = torch.cat((front.expand(2, -1, -1), pair), 1)
+                token = next_token_distribution(model, inputs, beta=beta) @ model.embedding
+                pair = torch.cat((pair[:, 1:], token[:, None]), 1)
+                gap = float((pair[0] - pair[1]).norm())
+                growth.append(np.log(gap / distance))
+                pair[1] = pair[0] + (pair[1] - pair[0]) * distance / gap
+        assert np.sign(np.mean(growth[30:])) == sign
+        assert np.sign(stored["first token", 4, beta]["exponent"][0]) == sign

@@ -291,8 +291,11 @@ spinformer.frame = (() => {
   function start(name, build) {
     const begin = () => {
       for (const place of document.querySelectorAll(`[data-explorable="${name}"]`)) {
+        // It takes over the number of the picture that it replaces.
+        const number = place.querySelector(".caption-number");
         place.replaceChildren();
         build(place);
+        if (number) place.querySelector("figcaption").prepend(number);
       }
       if (location.hash.slice(1).split("&")[0] === name) {
         document.getElementById(name)?.scrollIntoView();

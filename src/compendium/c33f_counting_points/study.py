@@ -89,16 +89,15 @@ def best_thresholds(counts: Counts) -> tuple[float, float]:
     between = np.sqrt(levels[1:] * levels[:-1])
     choices = np.r_[0.5, between, 2.0 * levels[-1]]
     # How many of each regime lie at or below each choice.
-    below = {
-        kind: np.searchsorted(np.sort(counts.points[counts.regime == kind]), choices, side="right")
-        for kind in ORDER
-    }
-    total = (counts.regime == Regime.CHAOTIC).sum()
-    right = (
-        below[Regime.PERIODIC][:, None]
-        + (below[Regime.QUASI_PERIODIC][None] - below[Regime.QUASI_PERIODIC][:, None])
-        + (total - below[Regime.CHAOTIC][None])
+    below = np.array(
+        [
+            np.searchsorted(np.sort(counts.points[counts.regime == kind]), choices, side="right")
+            for kind in ORDER
+        ]
     )
+    cycles, curves, chaos = below
+    # Cycles below the first threshold, curves between the two, chaos above the second.
+    right = cycles[:, None] + (curves - curves[:, None]) + (chaos[-1] - chaos)
     right[np.tril_indices(len(choices), -1)] = -1
     first, second = np.unravel_index(right.argmax(), right.shape)
     return float(choices[first]), float(choices[second])

@@ -112,9 +112,18 @@ def attention_accuracy(
 ) -> list[Accuracy]:
     """Compare the mean field with sampled texts at several tokens after one start."""
     window, position = starting_window(network, beta=beta, settled=settled, seed=seed)
-    shared = {"window": window, "steps": max(horizons), "position": position}
-    sampled = generate(network, size, beta=beta, runs=texts, seed=seed + 1, **shared)
-    path = mean_path(network, beta, **shared)
+    steps = max(horizons)
+    sampled = generate(
+        network,
+        size,
+        beta=beta,
+        window=window,
+        steps=steps,
+        runs=texts,
+        seed=seed + 1,
+        position=position,
+    )
+    path = mean_path(network, beta, window=window, steps=steps, position=position)
     maps = linear_maps(network, beta, path=path, position=position)
     covariances = window_covariances(network, path, maps=maps)
     result = []

@@ -65,6 +65,8 @@ def _draw(axis: Axes, rows: Sequence[Row]) -> None:
                 width = 0.92 * table[name][here].sum() / total
                 axis.barh(place, width, left=begin, height=0.86, color=color)
                 begin += width
+            if table["exponent"][here].mean() > 0:
+                axis.text(column + 0.5, place, "+", ha="center", va="center", color="white")
     axis.set_xticks(np.arange(len(BETAS)) + 0.5, [f"{beta:g}" for beta in BETAS])
     axis.set_yticks(range(len(rows)), [label for label, _ in rows], fontsize=8)
     axis.set(xlabel="inverse temperature β", xlim=(0, len(BETAS)))

@@ -6,8 +6,6 @@ so that another processor gives other models of the same kind; a unit that is co
 after few updates, where it has not.
 """
 
-from copy import deepcopy
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -152,10 +150,10 @@ def learning_table(
     for update, model in train(size, seed=seed, checkpoints=checkpoints):
         loss = held_out_loss(model)
         # Single precision is enough to train, but not for eigenvalues at low β.
-        copy = deepcopy(model).double()
-        critical = stability_loss(SoftTokenMap(copy, window=_WINDOW))
+        model.double()
+        critical = stability_loss(SoftTokenMap(model, window=_WINDOW))
         for window in WINDOWS if update == CHECKPOINTS[-1] else (_WINDOW,):
-            soft = SoftTokenMap(copy, window=window)
+            soft = SoftTokenMap(model, window=window)
             start = soft.embed(pieces[:, -window:])
             found = regime_rows(soft, start, betas=BETAS, transient=transient, steps=steps)
             about = {"update": update, "loss": loss, "critical": critical, "window": window}

@@ -7,15 +7,17 @@ windows on which a model is trained either. Losses are in nats per character.
 """
 
 import lzma
+import warnings
 from collections.abc import Iterator
+from copy import deepcopy
 from functools import cache
 from importlib import resources
 from typing import Any
 
 import torch
-import transformers
 from torch import Tensor
 from torch.nn.functional import cross_entropy
+from tqdm import TqdmWarning
 
 from spinformer.core.records import record
 
@@ -54,6 +56,10 @@ def fresh_model(size: str, *, seed: int) -> Any:
 
     They are Gaussian with the standard deviation 0.02, as the library transformers draws them.
     """
+    with warnings.catch_warnings():
+        # In a notebook tqdm asks for widgets, which no bar here needs.
+        warnings.simplefilter("ignore", TqdmWarning)
+        import transformers
     width, layers = SIZES[size]
     torch.manual_seed(seed)
     config = transformers.LlamaConfig(
@@ -92,14 +98,15 @@ def held_out_loss(model: Any) -> float:
 
 
 def train(size: str, *, seed: int, checkpoints: tuple[int, ...]) -> Iterator[tuple[int, Any]]:
-    """Train a model, and give it at each checkpoint, a number of updates."""
+    """Train a model, and give a copy at each checkpoint, a number of updates."""
     model = fresh_model(size, seed=seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=_RATE, weight_decay=0.1)
     generator = torch.Generator().manual_seed(seed)
     for update in range(max(checkpoints) + 1):
         if update in checkpoints:
-            yield update, model.eval()
-            model.train()
+            yield update, deepcopy(model).eval()
+        if update == max(checkpoints):
+            return
         for group in optimizer.param_groups:
             group["lr"] = _RATE * min(1.0, (update + 1) / _WARM_UP)
         pieces = cut(plays().training, generator, count=_BATCH, length=LENGTH + 1)

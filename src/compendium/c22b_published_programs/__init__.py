@@ -1,0 +1,1 @@
+"""Bal's published programs beside this package: stored numbers, comparisons, learned reactions."""

@@ -1,0 +1,1 @@
+"""Architectures as approximations of one magnetization: errors of couplings and equations."""
