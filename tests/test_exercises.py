@@ -63,11 +63,12 @@ PROOFS = {
     *("15.1", "15.2"),
     *("16.1", "16.2", "16.3"),
     *("17.1", "17.2", "17.3"),
-    "18b.1",
+    *("18.1", "18b.1"),
     *("21.2", "21.4"),
     *("21a.1", "21a.2", "21a.4"),
     "21b.2",
     "22.1",
+    *("22b.1", "22b.2"),
     *("23.1", "23.4"),
     "23b.1",
     "23c.1",
@@ -152,6 +153,15 @@ def chain_of_three():
 
 # Exercise, where the numbers of its answer stand, with so many digits, and what they should be.
 FORMULAS = [
+    (
+        *("22b.3", r"must be less than ([\d.]+)\.", 2),
+        # φ' = φ'' at t = 1.
+        lambda: brentq(lambda b: b - 0.5 - b * 0.25 / 4 - (0.5 + b * 0.25 / 2), 0.1, 5),
+    ),
+    (
+        *("22b.4", r"_\{11\}=([\d.]+)\$, whereas the program returns ([\d.]+)\.", (3, 0)),
+        lambda: [np.linalg.inv(np.eye(2) - [[0.5, 0.3], [0.3, 0.5]])[0, 0], 1 / (1 - 0.5)],
+    ),
     (
         *("10.2", r"\\approx (\d+)\$ for", 0),
         lambda: brentq(lambda n: 4 * (32 + (n - 32) / 32) - n, 1, 1000),
@@ -387,6 +397,27 @@ def test_the_density():
     brentq(
         lambda a: pair_mixing(torch.tensor([[a], [-a]], dtype=torch.float64)) - 0.9**0.01, 1.0, 6.0
     )
+
+
+@answers("18.2")
+def test_gains_that_undo_the_factor_of_attention():
+    gain = said("18", r"d\^\{-1/4\}=([\d.]+)\$")
+    generator = torch.Generator().manual_seed(0)
+    query, key = (torch.randn(64, generator=generator, dtype=torch.float64) for _ in range(2))
+    score = (gain * query) @ (gain * key)
+    assert float(score) == pytest.approx(float(query @ key) / math.sqrt(64), rel=3e-3)
+
+
+@answers("18.3")
+def test_loss_of_contrastive_learning_at_a_high_temperature():
+    lowest, guess = said("18", r"=([\d.]+)\$, not much below the \$\\ln256=([\d.]+)\$", 2)
+    captions = torch.nn.functional.normalize(torch.ones(256, 3, dtype=torch.float64), dim=-1)
+    image = captions[:1].clone()
+    captions[1:] *= -1.0
+    wanted = torch.zeros(1, dtype=torch.long)
+    loss = torch.nn.functional.cross_entropy(image @ captions.T, wanted)
+    assert float(loss) == pytest.approx(lowest, abs=5e-4)
+    assert math.log(len(captions)) == pytest.approx(guess, abs=5e-4)
 
 
 @answers("18b.2", "18b.3")
