@@ -22,7 +22,7 @@ from spinformer.plot.style import COLORS
 ROOT = Path(__file__).resolve().parents[1]
 AGAIN = "run python -m bookmaker welcome"
 STORED = json.loads((ROOT / FOLDER / "pictures.json").read_text())
-# Beside the summary, the sections of a chapter that the evening reads; the first is not in all.
+# Beside the summary, the sections of a chapter that the evening reads.
 EVENING = ("Where the question comes from", "Worked example", "What to remember")
 # As the page shows it, with its numbers.
 WELCOME = page_text(
@@ -138,7 +138,7 @@ def evening_words(text):
     """The words of prose of the parts of a chapter that the evening reads."""
     sections = re.split(r"^###? (?=\S)", text, flags=re.M)
     read = [section for section in sections if re.match("|".join(EVENING), section)]
-    for part in EVENING[1:]:
+    for part in EVENING:
         assert any(section.startswith(part) for section in read), part
     (summary,) = re.findall(r"^:::\{admonition\} Summary\n(.*?)^:::", text, re.M | re.S)
     return sum(map(prose_words, [summary, *read]))
@@ -164,7 +164,7 @@ def test_scales_that_the_front_page_names():
     """The inverse temperature of the memory of faces, and how flat the first motion is."""
     from compendium.common import images
 
-    assert "memory is 25 times that of a transformer's attention" in WELCOME
+    assert "inverse temperature is 25 times that of a transformer's attention" in WELCOME
     assert images.faces().shape[1] ** 0.5 == 25
     heights = [np.ptp(path) for path in STORED["numbers"]["motions"].values()]
     assert "seven hundred times flatter" in WELCOME

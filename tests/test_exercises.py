@@ -63,7 +63,7 @@ PROOFS = {
     *("15.1", "15.2"),
     *("16.1", "16.2", "16.3"),
     *("17.1", "17.2", "17.3"),
-    "18b.1",
+    *("18.1", "18b.1"),
     *("21.2", "21.4"),
     *("21a.1", "21a.2", "21a.4"),
     "21b.2",
@@ -403,6 +403,27 @@ def test_the_density():
     brentq(
         lambda a: pair_mixing(torch.tensor([[a], [-a]], dtype=torch.float64)) - 0.9**0.01, 1.0, 6.0
     )
+
+
+@answers("18.2")
+def test_gains_that_undo_the_factor_of_attention():
+    gain = said("18", r"d\^\{-1/4\}=([\d.]+)\$")
+    generator = torch.Generator().manual_seed(0)
+    query, key = (torch.randn(64, generator=generator, dtype=torch.float64) for _ in range(2))
+    score = (gain * query) @ (gain * key)
+    assert float(score) == pytest.approx(float(query @ key) / math.sqrt(64), rel=3e-3)
+
+
+@answers("18.3")
+def test_loss_of_contrastive_learning_at_a_high_temperature():
+    lowest, guess = said("18", r"=([\d.]+)\$, not much below the \$\\ln256=([\d.]+)\$", 2)
+    captions = torch.nn.functional.normalize(torch.ones(256, 3, dtype=torch.float64), dim=-1)
+    image = captions[:1].clone()
+    captions[1:] *= -1.0
+    wanted = torch.zeros(1, dtype=torch.long)
+    loss = torch.nn.functional.cross_entropy(image @ captions.T, wanted)
+    assert float(loss) == pytest.approx(lowest, abs=5e-4)
+    assert math.log(len(captions)) == pytest.approx(guess, abs=5e-4)
 
 
 @answers("18b.2", "18b.3")

@@ -289,29 +289,29 @@ def test_units_drawn_for_one_region_are_not_gone_on_with_for_another(tmp_path):
         table.make(region="rate < 2")
 
 
-def test_what_stood_is_told_in_words_with_undecided_apart_from_against(book, tmp_path):
+def test_counts_in_words_keep_undecided_settings_apart_from_contrary_ones(book, tmp_path):
     confirm = fresh([0.2] * 10 + [0.05] * 9 + [-0.2])
     assert book("holds if", CONFIRMED, settings=ASKED, confirm=confirm) == []
     claim = vars(claims.read_claims(tmp_path)[0])
+    eight = "8 settings from 8 sets of runs: 8 for the statement, 0 undecided, 0 against it"
+    twelve = "12 settings from 12 sets of runs: 8 for the statement, 0 undecided, 4 against it"
+    twenty = "20 settings from 20 sets of runs: 10 for the statement, 9 undecided, 1 against it"
     assert claims.settings_words(tmp_path, claim) == (
-        "Of 12 settings from 12 sets of runs: 8 stand, 0 undecided, 4 against (rate 0.01, 0.02, "
-        "0.03; start cold); −0.2 to 0.2; with `rate < 0.025` 8 settings from 8 sets of runs: 8 "
-        "stand, 0 undecided, 0 against. Fresh runs, drawn once this region was written: of 20 "
-        "settings from 20 sets of runs: 10 stand, 9 undecided, 1 against (rate 0.01, 0.02; start "
-        "cold); −0.2 to 0.2."
+        f"Of {twelve} (rate 0.01, 0.02, 0.03; start cold); −0.2 to 0.2; "
+        f"with `rate < 0.025` {eight}. Fresh runs, drawn once this region was written: "
+        f"of {twenty} (rate 0.01, 0.02; start cold); −0.2 to 0.2."
     )
     sure = claims.how_sure(tmp_path, claim)
     assert sure == (
-        "of 20 settings from 20 sets of runs: 10 stand, 9 undecided, 1 against, all of fresh runs. "
+        f"of {twenty}, all from fresh runs. "
         "The verdict is about the values tried: rate 0.01 to 0.02; start cold"
     )
     assert claims.how_sure(tmp_path, claim | {"verdict": "held in", "confirmed": ""}) == (
-        "in a region that was found afterwards and that no fresh runs have confirmed, of 8 "
-        "settings from 8 sets of runs: 8 stand, 0 undecided, 0 against. The verdict is about the "
-        "values tried: rate 0.01 to 0.02; start cold"
+        "in a region that was found afterwards and that no fresh runs have confirmed, "
+        f"of {eight}. The verdict is about the values tried: rate 0.01 to 0.02; start cold"
     )
     everywhere = claim | {"verdict": "open", "confirmed": "", "region": ""}
-    assert claims.how_sure(tmp_path, everywhere).endswith(": 8 stand, 0 undecided, 4 against")
+    assert claims.how_sure(tmp_path, everywhere) == f"of {twelve}"
     proved = everywhere | {"settings": "", "identity": "a theorem"}
     assert claims.how_sure(tmp_path, proved) == "a theorem"
     assert claims.how_sure(tmp_path, proved | {"identity": ""}) == ""

@@ -464,7 +464,7 @@ def settings_words(root: Path, claim: Mapping[str, Any]) -> str:
 
 
 def how_sure(root: Path, claim: Mapping[str, Any]) -> str:
-    """Return in one sentence what a row's verdict rests on: the settings that stand, or its proof.
+    """Return in one sentence the basis of a verdict: the counts of its settings, or its proof.
 
     Those of fresh runs come first, where there are any.
     """
@@ -478,7 +478,7 @@ def how_sure(root: Path, claim: Mapping[str, Any]) -> str:
     counts = robustness.tally(table, claim["region"])
     if claim["confirmed"]:
         tables.append(read_columns(root / TABLES / claim["confirmed"]))
-        sure = f"of {robustness.tally(tables[-1])}, all of fresh runs"
+        sure = f"of {robustness.tally(tables[-1])}, all from fresh runs"
     elif claim["region"]:
         where = "in a region that was found afterwards and that no fresh runs have confirmed"
         sure = f"{where}, of {counts}"

@@ -64,8 +64,8 @@ class Tally:
         """Return the counts in words."""
         from_runs = f" from {self.data} sets of runs" if self.data else ""
         return (
-            f"{self.lines} settings{from_runs}: {self.standing} stand, {self.undecided} undecided, "
-            f"{self.against} against"
+            f"{self.lines} settings{from_runs}: {self.standing} for the statement, "
+            f"{self.undecided} undecided, {self.against} against it"
         )
 
 

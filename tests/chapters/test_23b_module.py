@@ -48,3 +48,28 @@ def test_the_open_cells_are_the_module():
         wanted = module(cells["eight_tokens"][None])[0] / 4
     torch.testing.assert_close(cells["settled"], wanted, rtol=0, atol=1e-8)
     assert cells["one_step_distance"][0.1] < 0.2 * cells["one_step_distance"][0.6]
+
+
+def test_naive_steps_contract_by_the_largest_eigenvalue_and_may_oscillate_above_one():
+    """The response of a spin is steepest at zero, with slope β = 1, so that c is at most ‖B‖."""
+    aligned = run_open_cells("23b_module")["aligned"]
+    source = torch.Generator().manual_seed(0)
+    tokens = torch.randn(8, 6, generator=source, dtype=torch.float64)
+    square = torch.randn(8, 8, generator=source, dtype=torch.float64)
+    couplings = (square + square.T).fill_diagonal_(0.0)
+    couplings = 0.5 * couplings / torch.linalg.matrix_norm(couplings, 2)
+
+    assert aligned(1e-6 * tokens) == pytest.approx(1e-6 * tokens, rel=1e-6)
+    path = [aligned(tokens)]
+    for _ in range(60):
+        path.append(aligned(tokens + couplings @ path[-1]))
+    distances = torch.stack([(means - path[-1]).norm() for means in path[:21]])
+    bound = distances[0] * 0.5 ** torch.arange(21, dtype=torch.float64)
+    assert (distances <= bound + 1e-13).all()
+
+    opposed = 2.5 * (torch.eye(8, dtype=torch.float64) - 1)
+    means = aligned(0.1 * tokens)
+    for _ in range(401):
+        before = means
+        means = aligned(0.1 * tokens + opposed @ means)
+    assert (means - before).norm() > means.norm()
