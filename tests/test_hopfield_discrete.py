@@ -126,14 +126,14 @@ def test_counted_fields_are_the_sums_over_the_patterns():
         product = (patterns @ state).astype(np.int64)
         # Overlaps of a spin's own and the others, in steps of two.
         product = (product // 2 * 2).astype(np.int64)
-        gain = 0.8 ** np.arange(2 * d + 1)
+        gain = 0.3 ** np.arange(2 * d + 1)
         counts = np.zeros(2 * d + 1, dtype=np.int64)
         field = _counted_field(product, patterns[:, 0], state[0], gain, counts)
         places = d - product + patterns[:, 0] * state[0]
         # The first place whose signs do not cancel has the gain one.
         sums = {place: int(patterns[places == place, 0].sum()) for place in set(places.tolist())}
         first = min((place for place, total in sums.items() if total), default=0)
-        wanted = sum(total * 0.8 ** (place - first) for place, total in sums.items())
+        wanted = sum(total * 0.3 ** (place - first) for place, total in sums.items())
         assert field == pytest.approx(wanted, rel=1e-13, abs=1e-13)
         assert not counts.any()
 
