@@ -42,7 +42,6 @@ def test_renumbered_features_are_the_same_network():
         np.testing.assert_allclose(same, overlaps[:, order], atol=1e-9)
 
 
-@pytest.mark.claim("C25")
 def test_overlaps_of_a_token_with_all_roles_follow_from_those_of_the_output():
     network = Network.document()
     tokens = np.random.default_rng(0).uniform(-1.0, 1.0, (20, 3))
