@@ -117,7 +117,7 @@ def test_the_lines_of_the_page_say_the_same(decoder, capsys):
     page = (Path(__file__).parents[1] / "book" / "use.md").read_text(encoding="utf-8")
     (lines,) = re.findall(r"```py\n((?:(?!```).)*head_report\((?:(?!```).)*)```", page, re.S)
     names = {"model": block, "block": block, "tokens": given["states"], "rotate": rotate}
-    exec(lines, names | {"width": 4, "count": 6, "torch": torch})
+    exec(lines, names | {"width": 4, "count": 6})
     assert capsys.readouterr().out == "".join(f"{row}\n" for row in call(given).table())
     plt.close()
 

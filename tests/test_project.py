@@ -4,6 +4,7 @@ import json
 import os
 import re
 import runpy
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 import test_house
 import yaml
 
+from bookmaker.command import run_chapter
 from bookmaker.source import chapters
 from bookmaker.welcome import LAUNCH_ROW, cover, joined, readme
 
@@ -112,6 +114,20 @@ def test_the_commands_that_readers_copy_are_accepted(page):
         values = dict(re.findall(r"-p (\w+) ([\w.]+)", rest))
         assert values
         chapters(ROOT, (name,))[0].check_values(values)
+
+
+def test_the_runs_that_pages_and_chapters_offer_are_accepted():
+    """Their options exist and their values fit, and each chapter offers a run of itself."""
+    pages = [ROOT / "README.md", *(ROOT / "book").rglob("*.md"), *(ROOT / "notebooks").glob("*.md")]
+    offered = set()
+    for page in pages:
+        for words in re.findall(r"bookmaker run (\d\w+[^`\n]*)", page.read_text(encoding="utf-8")):
+            given = run_chapter.make_context("run", shlex.split(words)).params
+            assert given["values"], words
+            (chapter,) = chapters(ROOT, (given["name"],))
+            chapter.check_values(given["values"])
+            offered.add((page.stem, chapter.name))
+    assert {(chapter.name, chapter.name) for chapter in chapters(ROOT)} <= offered
 
 
 def test_what_contributing_names_exists():

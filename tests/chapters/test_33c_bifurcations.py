@@ -269,6 +269,25 @@ def test_resonances_of_the_onset_and_where_the_driven_cycle_flips_first(torus):
         assert left.real < -0.5
 
 
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        ({}, [0.030, 0.084]),
+        # Its rotation number is above 1/4, so that the onset is followed to smaller weights, too.
+        ({"epsilon": 0.04}, [0.030, 0.084]),
+        # Without the softmax the onset has the rotation number of the closed form at every weight.
+        ({"gamma": 0.0}, [np.nan, np.nan]),
+    ],
+)
+def test_resonances_do_not_depend_on_the_weight_from_which_they_are_found(changed, found):
+    network = NETWORK.with_parameters(**changed)
+    near = onset(network, epsilon=network.epsilon).critical_beta
+    driven = find_cycle(network, ZERO, beta=near, period=4)
+    born = find_bifurcation(network, driven, kind=Bifurcation.NEIMARK_SACKER)
+    weights = study.weights_of_rotations(network, born, rotations=[1 / 4, 1 / 3])
+    np.testing.assert_allclose(weights, found, atol=5e-4)
+
+
 @pytest.mark.claim("C9b")
 def test_the_closed_curve_outlives_the_jump_of_the_protocol():
     """By finite differences of two orbits, no tangent map: on the curve they part linearly."""

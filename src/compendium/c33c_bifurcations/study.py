@@ -1,5 +1,6 @@
 """The closed curve of the document's network: how fast it turns, and where it is locked."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -8,6 +9,7 @@ from bookmaker.tables import Rows, stored
 from compendium.common.rows import rows_of
 from spinformer.core.solve import NotConverged
 from spinformer.dmft.attractors import rotation_number, stroboscopic_section
+from spinformer.dmft.bifurcations import bifurcation_values
 from spinformer.dmft.cycles import Bifurcation, Cycle, continue_cycle, find_bifurcation, find_cycle
 from spinformer.dmft.document import closed_curve
 from spinformer.dmft.ensemble import Ensemble
@@ -97,3 +99,17 @@ def _locked(network: Network, p: int, q: int, near: float) -> Cycle:
             if abs(fold.beta - near) < _NEAR:
                 return fold
     raise RuntimeError(f"no cycle with rotation {p}/{q} was found near beta {near}")
+
+
+def weights_of_rotations(network: Network, born: Cycle, rotations: Sequence[float]) -> np.ndarray:
+    """Weights of the position up to 0.1 at which the onset has given rotation numbers.
+
+    `born` is the onset of `network`, whose own weight may be on either side of them: the onset is
+    followed in both directions. A rotation number that it does not have gives nan.
+    """
+    ways = [np.arange(network.epsilon, 5e-4, -0.004), np.arange(network.epsilon, 0.1, 0.004)]
+    below, above = (
+        bifurcation_values(network, born, name="epsilon", values=values) for values in ways
+    )
+    _, weights, turns = np.concatenate([below[:0:-1], above]).T
+    return np.interp(rotations, turns, weights, left=np.nan, right=np.nan)
