@@ -42,6 +42,13 @@ def test_renumbered_features_are_the_same_network():
         np.testing.assert_allclose(same, overlaps[:, order], atol=1e-9)
 
 
+def test_overlaps_of_a_token_with_all_roles_follow_from_those_of_the_output():
+    network = Network.document()
+    tokens = np.random.default_rng(0).uniform(-1.0, 1.0, (20, 3))
+    direct = np.einsum("ral,nl->nra", network.semantic, tokens) / 3.0
+    np.testing.assert_allclose(study.role_overlaps(network, direct[:, 0]), direct, atol=1e-12)
+
+
 def test_points_are_the_bins_that_an_overlap_visits():
     network = Network.document()
     betas = np.array([0.9, 1.255])

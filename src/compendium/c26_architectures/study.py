@@ -345,21 +345,30 @@ _CHANGES = {"value": 0.1, "low": 0.1, "high": 0.1}  # what another processor may
 
 @stored("settings_B20", numbered(_CHOICES, step=_SYSTEMS), seconds=6.0, within=_CHANGES)
 def settings_b20(data: int, **choices: float) -> Rows:
-    """What a mixer may leave minus what the worst of four leaves, each at its best strength."""
+    """What a mixer may leave minus what the worst of four leaves, in one step or at a fixed point.
+
+    One step has the strength of mixing that suits each system best, the fixed point that of the
+    spins.
+    """
     setting = Setting(**choices)  # type: ignore[arg-type]
-    samples = []
+    one_step = []
+    settled = []
     for seed in range(1000 + data, 1000 + data + _SYSTEMS):
         system = draw_system(setting, seed)
         reference = sample_reference(
             system.fields, setting.strength * system.weights, seed=seed, sweeps=512
         )
         fields = system.fields / np.sqrt(setting.dim)
-        errors = [
-            best_strength_error(reference, fields, setting.strength * system.pairs[name])
-            for name in MIXERS
-        ]
-        samples.append(LEFT - max(errors))
-    return mean_rows(np.array(samples))
+        pairs = [setting.strength * system.pairs[name] for name in MIXERS]
+        worst = max(best_strength_error(reference, fields, pair) for pair in pairs)
+        one_step.append(LEFT - worst)
+        means = [solve_equation(fields, pair, "fixed point")[0] for pair in pairs]
+        settled.append(LEFT - max(reference.relative_error(mean) for mean in means))
+    return [
+        {"equation": equation, **row}
+        for equation, samples in (("one step", one_step), ("fixed point", settled))
+        for row in mean_rows(np.array(samples))
+    ]
 
 
 def gain_by_iteration(data: int, **choices: float) -> Rows:

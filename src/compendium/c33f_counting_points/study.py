@@ -17,13 +17,14 @@ from compendium.common.rows import parameter_product
 from spinformer.core.regimes import Regime
 from spinformer.core.statistics import wilson_interval
 from spinformer.dmft.attractors import find_attractors
-from spinformer.dmft.mean_field import random_contexts
+from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Network
 
 # Regimes by the number of their points, as the counting has it.
 ORDER = (Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC)
 ASKED = 0.9  # part of the values of β that must get the right label
 VALUES = 101  # inverse temperatures of a network
+ROLES = ("output", "value", "query", "key")
 
 
 class Counts(NamedTuple):
@@ -223,4 +224,40 @@ def counts_table(beta_from: float) -> Rows:
         for beta, regime, points in zip(
             betas.tolist(), counts.regime.tolist(), counts.points.tolist(), strict=True
         )
+    ]
+
+
+def role_overlaps(network: Network, output: np.ndarray) -> np.ndarray:
+    """Overlaps (..., 4, P) with the features of all roles from those of the output (..., P).
+
+    With as many segments as features the output overlaps give the means of a token, and these give
+    all other overlaps.
+    """
+    maps = network.semantic @ np.linalg.inv(network.semantic[0])
+    return np.asarray(np.einsum("rab,...b->...ra", maps, output))
+
+
+@stored(
+    "roles",
+    parameter_product(kept=(2000, 20_000), bins=(2000, 20_000)),
+    seconds=3,
+    within=_LOOSE,
+)
+def roles_table(kept: int, bins: int) -> Rows:
+    """Fraction of β at which any overlap of the published network has the label of the first."""
+    network = Network.document()
+    betas = np.linspace(1.2, 1.4, VALUES)
+    context = random_contexts(network, 0, count=1).select(0)
+    output, _ = trajectory(network, context, beta=betas, steps=kept, transient=20_000)
+    visited = np.floor(0.5 * bins * (role_overlaps(network, output) + 1.0))
+    thresholds = published_thresholds(kept, bins)
+    labels = {}
+    for place, role in enumerate(ROLES):
+        for number in range(network.features):
+            points = [len(np.unique(run)) for run in visited[..., place, number]]
+            labels[role, number + 1] = label_by_points(np.array(points), thresholds)
+    first = labels.pop(("output", 1))
+    return [
+        _fraction_row(same == first, role=role, overlap=number)
+        for (role, number), same in labels.items()
     ]

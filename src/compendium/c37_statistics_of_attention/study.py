@@ -213,13 +213,27 @@ _INSIDE = [
     for beta in (0.8, 4.0)
 ]
 
+
+def _inside_of(networks: range) -> Rows:
+    """Units of networks at the sharpnesses, temperatures and sizes inside of the region."""
+    return [
+        {"data": data, "weights": "signs" if data % 2 else "normal", **choices}
+        for data in networks
+        for choices in _INSIDE
+    ]
+
+
 confirm_c27 = stored(
     "confirm_C27",
-    [
-        {"data": data, "weights": "signs" if data % 2 else "normal", **choices}
-        for data in range(200, 212)
-        for choices in _INSIDE
-    ],
+    _inside_of(range(200, 212)),
+    seconds=4,
+    within={"value": 0.05, "low": 0.05, "high": 0.05},
+)(replaced_texts)
+
+# A second draw: the first one met the rule for its region by less than one line.
+fresh_table = stored(
+    "fresh",
+    _inside_of(range(400, 424)),
     seconds=4,
     within={"value": 0.05, "low": 0.05, "high": 0.05},
 )(replaced_texts)
