@@ -164,7 +164,7 @@ def test_scales_that_the_front_page_names():
     """The inverse temperature of the memory of faces, and how flat the first motion is."""
     from compendium.common import images
 
-    assert "memory is 25 times that of a transformer's attention" in WELCOME
+    assert "inverse temperature is 25 times that of a transformer's attention" in WELCOME
     assert images.faces().shape[1] ** 0.5 == 25
     heights = [np.ptp(path) for path in STORED["numbers"]["motions"].values()]
     assert "seven hundred times flatter" in WELCOME

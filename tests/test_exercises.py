@@ -87,6 +87,7 @@ PROOFS = {
     "33d.2",
     *("33e.1", "33e.2"),
     *("33f.1", "33f.2", "33f.3"),
+    *("33g.1", "33g.2"),
     *("34.1", "34.2"),
     *("35.1", "35.2", "35.3"),
     "35b.2",
@@ -153,6 +154,11 @@ def chain_of_three():
 
 # Exercise, where the numbers of its answer stand, with so many digits, and what they should be.
 FORMULAS = [
+    (
+        *("33g.3", r"\(2p-1\)\^2=([\d.]+)\$\. Fair patterns .*? scatter of ([\d.]+)\.", (2, 1)),
+        # Signs agree or disagree, in the mean; the standard deviation of a mean of 100 fair signs.
+        lambda: [(0.7**2 + 0.3**2) - 2 * 0.7 * 0.3, math.sqrt(100 * 0.25) * 2 / 100],
+    ),
     (
         *("22b.3", r"must be less than ([\d.]+)\.", 2),
         # φ' = φ'' at t = 1.

@@ -735,6 +735,13 @@ IN_WORDS = [
         1e8,
         math.inf,
     ),
+    (
+        "33",
+        "ends or weakens in nearly one in five of the close view",
+        [f"33b:transients[diagram=close view].{end}" for end in ("ended", "calmed")],
+        0.08,
+        0.1,
+    ),
     ("33d", "changes one label in twenty", ["steadiness[0].changed_low"], 0.0, 0.05),
     ("33d", "changes one label in twenty", ["steadiness[0].changed_high"], 0.05, 0.1),
     (

@@ -8,7 +8,7 @@ import torch
 from minilm_model import installed_model
 from open_cells import run_open_cells
 
-from compendium.c18b_trained_couplings import study
+from compendium.c18b_trained_couplings import bottleneck, study
 from spinformer.language.encoder import run_model
 from spinformer.language.text import sample_text, text_windows
 
@@ -54,6 +54,38 @@ def test_couplings_of_a_head_give_its_scores():
     torch.testing.assert_close(
         study.centred(by_weights, both), study.centred(scores, both), atol=1e-3, rtol=1e-3
     )
+
+
+@pytest.mark.claim("A28")
+def test_tokens_are_found_as_nearest_neighbours():
+    states = torch.randn(30, 12, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    maps = torch.stack([torch.eye(12), torch.zeros(12, 12)]).double()
+    maps[1, 0, 0] = 1.0
+    found = bottleneck.found_fraction(states, maps=maps, noise=0.05, seed=0, draws=2)
+    assert found[0] == 1.0
+    # One component only: written out for the same noise.
+    generator = torch.Generator().manual_seed(0)
+    spread = math.sqrt(((states - states.mean(0)) ** 2).sum(1).mean())
+    right = []
+    for _ in range(2):
+        drawn = torch.randn(states.shape, generator=generator, dtype=torch.float64)
+        moved = states[:, 0] + 0.05 * spread / math.sqrt(12) * drawn[:, 0]
+        distance = (moved[:, None] - states[None, :, 0]).abs()
+        right += [int(row.argmin()) == place for place, row in enumerate(distance)]
+    assert found[1] == pytest.approx(np.mean(right))
+    assert found[1] < 1.0
+    # No noise finds all, and much noise about one in thirty.
+    assert bottleneck.found_fraction(states, maps=maps, noise=0.0, seed=0).min() == 1.0
+    lost = bottleneck.found_fraction(states, maps=maps[:1], noise=1e3, seed=0, draws=20)
+    assert lost[0] == pytest.approx(1 / 30, abs=0.03)
+
+
+def test_key_maps_give_the_keys_of_the_model():
+    model = installed_model()
+    trace = run_model(model, text_windows(model, sample_text(), 16)[:1])[1]
+    keys = trace.inputs[0] @ bottleneck.key_maps(model, 1).mT
+    centred = trace.keys[0] - trace.keys[0].mean(-2, keepdim=True)
+    torch.testing.assert_close(keys - keys.mean(-2, keepdim=True), centred, atol=1e-6, rtol=1e-6)
 
 
 def test_open_cells_give_the_ratio_of_gaussian_weights():

@@ -106,7 +106,8 @@ def coupling_lines(data: str, couplings: str, source: str, length: int, number: 
     return rows
 
 
-def _text_units(sources: Sequence[str], *, length: int, window: int) -> Rows:
+def text_units(sources: Sequence[str], *, length: int, window: int) -> Rows:
+    """Units of a window of each text."""
     return [
         {
             "data": f"{source} {length} {window}",
@@ -122,8 +123,8 @@ def _text_units(sources: Sequence[str], *, length: int, window: int) -> Rows:
 settings_a24 = stored(
     "settings_A24",
     [
-        *_text_units(TEXTS, length=64, window=0),
-        *_text_units(TEXTS, length=128, window=1),
+        *text_units(TEXTS, length=64, window=0),
+        *text_units(TEXTS, length=128, window=1),
         *(
             {
                 "data": f"weights {layer}",
@@ -142,10 +143,10 @@ settings_a24 = stored(
 confirm_a24 = stored(
     "confirm_A24",
     [
-        *_text_units(("narrative", "dialogue", "law", "list", "verse"), length=32, window=17),
-        *_text_units(("narrative", "dialogue", "law", "list", "verse"), length=32, window=18),
-        *_text_units(("essay",), length=256, window=2),
-        *_text_units(("essay",), length=256, window=3),
+        *text_units(("narrative", "dialogue", "law", "list", "verse"), length=32, window=17),
+        *text_units(("narrative", "dialogue", "law", "list", "verse"), length=32, window=18),
+        *text_units(("essay",), length=256, window=2),
+        *text_units(("essay",), length=256, window=3),
     ],
     seconds=1,
 )(coupling_lines)

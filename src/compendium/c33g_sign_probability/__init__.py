@@ -1,0 +1,1 @@
+"""Random networks whose weights have positive signs more often than negative ones."""
