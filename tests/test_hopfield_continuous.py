@@ -292,6 +292,8 @@ def test_one_argument_of_a_fixed_point_is_mapped_alone(mapped):
     result = torch.vmap(one)(batch)
     wanted = tuple(torch.stack(parts) for parts in zip(*map(one, batch), strict=True))
     torch.testing.assert_close(result, wanted, rtol=0, atol=1e-10)
+    along_the_last = torch.vmap(one, in_dims=-1)(batch.movedim(0, -1))
+    torch.testing.assert_close(along_the_last, wanted, rtol=0, atol=1e-10)
     if mapped != "start":
         slopes = [
             torch.autograd.grad(states.square().sum(), batch, retain_graph=True)

@@ -13,6 +13,7 @@ from spinformer.hopfield.discrete import (
     CLASSICAL,
     EXPONENTIAL,
     Separation,
+    _counted_field,
     _sweep_overlaps,
     energy,
     fields,
@@ -113,6 +114,28 @@ def test_kernels_follow_the_plain_reference_flip_by_flip(seed, memory, diagonal)
     assert (fast.flips == flips).all()
     result = fast.energies[:, [0, -1]].T
     np.testing.assert_allclose(result, [first, last], rtol=1e-11, atol=1e-9)
+
+
+def test_counted_fields_are_the_sums_over_the_patterns():
+    """Overlaps are counted first, and what is small beside the largest is not dropped too early."""
+    rng = np.random.default_rng(5)
+    for _ in range(50):
+        d = 40
+        patterns = spins(rng, 30, d).astype(np.int8)
+        state = spins(rng, d).astype(np.int8)
+        product = (patterns @ state).astype(np.int64)
+        # Overlaps of a spin's own and the others, in steps of two.
+        product = (product // 2 * 2).astype(np.int64)
+        gain = 0.3 ** np.arange(2 * d + 1)
+        counts = np.zeros(2 * d + 1, dtype=np.int64)
+        field = _counted_field(product, patterns[:, 0], state[0], gain, counts)
+        places = d - product + patterns[:, 0] * state[0]
+        # The first place whose signs do not cancel has the gain one.
+        sums = {place: int(patterns[places == place, 0].sum()) for place in set(places.tolist())}
+        first = min((place for place, total in sums.items() if total), default=0)
+        wanted = sum(total * 0.3 ** (place - first) for place, total in sums.items())
+        assert field == pytest.approx(wanted, rel=1e-13, abs=1e-13)
+        assert not counts.any()
 
 
 @pytest.mark.parametrize("memory", list(MEMORIES)[1:], ids=str)
