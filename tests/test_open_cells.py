@@ -6,10 +6,9 @@ That they give what the package gives is tested beside each chapter, by `run_ope
 import ast
 
 import pytest
-from open_cells import LIBRARIES, LONGEST, MOST, imported, run_open_cells, sources
+from open_cells import LIBRARIES, LONGEST, MOST, ROOT, imported, run_open_cells, sources
 
 from bookmaker.source import Chapter, chapters
-from conftest import ROOT
 
 NAMES = [chapter.name for chapter in chapters(ROOT)]
 
