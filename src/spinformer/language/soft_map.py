@@ -125,7 +125,8 @@ class SoftTokenMap:
     ) -> None:
         self.model = check_instance("model", model, torch.nn.Module)
         self.window = check_integer("window", window, low=1)
-        self.beta = beta if beta == torch.inf else check_real("beta", beta, low=0.0)
+        greedy = isinstance(beta, float) and beta == torch.inf
+        self.beta = beta if greedy else check_real("beta", beta, low=0.0)
         self.tokenizer = tokenizer
         memory = check_real("memory", memory, low=0.0, open_low=True)
         self._options = call_options(model)
@@ -408,12 +409,15 @@ class SoftTokenMap:
         """The embeddings (P, D) that stand in front of every window."""
         if prefix is None:
             return self.table.words.new_empty(0, self.width)
-        if isinstance(prefix, str):
-            return self.embed(self.encode(prefix))
         words = self.table.words
-        given = torch.as_tensor(prefix, device=words.device)
-        if not given.is_floating_point():
-            given = self.embed(given)
+        try:
+            if isinstance(prefix, str):
+                return self.embed(self.encode(prefix))
+            given = torch.as_tensor(prefix, device=words.device)
+            if not given.is_floating_point():
+                given = self.embed(given)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ValueError(f"prefix cannot be read: {error}") from None
         if given.ndim != 2 or given.shape[1] != self.width or given.dtype != words.dtype:
             raise ValueError(
                 f"prefix must be text, token numbers or embeddings (P, {self.width}) of "
