@@ -125,6 +125,13 @@ def test_fits_beat_a_look_but_not_a_regression_on_other_faces():
         assert student_interval(results.over_equals(task)[1])[0] < 0
 
 
+def test_more_patterns_are_more_than_the_few():
+    """The control that stores more is attention to other patterns, and completes better."""
+    truth, found = pictures.complete(200, data="digits", count=30)
+    error = {name: ((lower - truth) ** 2).mean() for name, lower in found.items()}
+    assert error[pictures.MORE] < 0.95 * error["attention"]
+
+
 def test_the_strongest_control_is_that_of_the_lowest_end(monkeypatch):
     """Not of the lowest mean; what interacts itself or stores more is none."""
     noise = np.random.default_rng(0).standard_normal(10)
