@@ -33,6 +33,7 @@ BOOK = "book: {rank: main, card: {sentence: 1}, evening: How small a chapter can
 CLAIMS = "book/claims/01_small.yml"
 TESTS = "tests/chapters/test_01_small.py"
 COUNT = "in [1, 100]; tests use 1"
+OPEN_CELL = "```{code-cell} ipython3\nn = 1\n```\n\n"
 MARKED = """\
 import pytest
 
@@ -71,6 +72,7 @@ ROW = """\
         (SOURCE, change("for _ in", "for in"), "39: not Python"),
         (SOURCE, change("[parameters]", "[params]"), "1: expected one cell tagged `parameters`"),
         (SOURCE, change(", install]", "]"), "1: expected one cell tagged `install`"),
+        (SOURCE, change("**Builds", f"{OPEN_CELL}**Builds"), "20: the cell tagged `install` must"),
         (SOURCE, change(HEADING, f"{HEADING}\n\nTODO more"), "15: still to do: TODO more"),
         (SOURCE, change("range(count)", "range(count + 1)"), "1: the notebook is stale, its code"),
         (SOURCE, change(HEADING, "# Other"), "1: the notebook is stale, its text"),

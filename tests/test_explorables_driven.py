@@ -336,7 +336,7 @@ def test_two_patterns_on_one_spot_have_a_larger_basin(browser, page):
     # Three theories are followed once each; a module's curves go on with what time is left.
     [
         ("landscape", "relief", "beta", 1),
-        ("spins", "branches", "j12", 3),
+        ("spins", "search", "j12", 3),
         ("module", "solve", "turn", 99),
     ],
 )

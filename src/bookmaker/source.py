@@ -205,7 +205,12 @@ class Chapter:
         for tag in ("install", "parameters"):
             if (count := len(self._tagged(tag))) != 1:
                 faults.append(self.fault(1, f"expected one cell tagged `{tag}`, found {count}"))
-        for cell in code_cells(notebook):
+        cells = code_cells(notebook)
+        if cells and self._tagged("install") and not has_tag(cells[0], "install"):
+            # Open cells need NumPy or torch, which a lone notebook may have to install.
+            message = "the cell tagged `install` must stand before all other code"
+            faults.append(self.fault(begins[cells[0].id], message))
+        for cell in cells:
             try:
                 cell_tree(cell.source)
             except SyntaxError as error:

@@ -19,7 +19,8 @@
   function build(place) {
     const given = spinformer.data.spins;
     const state = {};
-    let held = null, curves;
+    // The curves that are drawn, those that are being computed, and whether they will be too old.
+    let held = null, curves = null, work = null, stale = true;
 
     const knobs = frame.element(place, "div", {class: "explorable-knobs"});
     frame.take(KNOBS, state, given);
@@ -47,40 +48,54 @@
       frame.take(KNOBS, state, change);
       for (const name of Object.keys(KNOBS)) shown[name].show(state[name]);
       const fixed = Object.keys(change).every((name) => name === "beta");
-      if (!fixed) curves = null;
+      if (!fixed) stale = true;
       if (write) frame.writeState(NAME, state);
       tick();
     }
 
-    const tick = frame.ticker(() => false, draw);
+    const tick = frame.ticker(compute, draw);
 
     function couplings() { return [state.j12, state.j13, state.j23]; }
     function fields() { return [state.h1, state.h2, state.h3]; }
 
-    // The curves along β.
-    function follow() {
-      const {low, high} = KNOBS.beta;
+    // The curves along β, a piece at a time, for the fields and couplings that are set at its start.
+    function* follow() {
+      const {low, high} = KNOBS.beta, given = [couplings(), fields()];
       const betas = Array.from({length: GRID}, (_, n) => low + ((high - low) * n) / (GRID - 1));
-      curves = betas.map((beta) => ({beta, exact: spins.exact(couplings(), fields(), beta)}));
+      const points = betas.map((beta) => ({beta, exact: spins.exact(...given, beta)}));
       for (const method of METHOD_NAMES) {
-        spins.branches(method, couplings(), fields(), betas).forEach((found, n) => { curves[n][method] = found; });
+        const found = yield* spins.search(method, ...given, betas);
+        found.forEach((here, n) => { points[n][method] = here; });
       }
+      return {given, points};
+    }
+
+    // As much of the curves as fits into a picture's time. A hand that goes on moving does not begin
+    // them anew: they are drawn as soon as they are done, and then follow it.
+    function compute(until) {
+      if (stale && !work) [work, stale] = [follow(), false];
+      while (work && performance.now() < until + 4) {
+        const {done, value} = work.next();
+        if (done) [curves, work] = [value, null];
+      }
+      return work !== null || stale;
     }
 
     // The point of the curves at the β that is set, started from its neighbours on them.
     function here() {
-      const beside = curves.filter(({beta}) => Math.abs(beta - state.beta) < (KNOBS.beta.high - KNOBS.beta.low) / (GRID - 1));
-      const found = METHOD_NAMES.map((method) => [method, spins.solutions(method, couplings(), fields(), state.beta,
-        beside.flatMap((point) => point[method]))]);
-      return {beta: state.beta, exact: spins.exact(couplings(), fields(), state.beta), ...Object.fromEntries(found)};
+      const {given, points} = curves, step = (KNOBS.beta.high - KNOBS.beta.low) / (GRID - 1);
+      const beside = points.filter(({beta}) => Math.abs(beta - state.beta) < step);
+      const found = METHOD_NAMES.map((method) => [method,
+        spins.solutions(method, ...given, state.beta, beside.flatMap((point) => point[method]))]);
+      return {beta: state.beta, exact: spins.exact(...given, state.beta), ...Object.fromEntries(found)};
     }
 
     // What the curves show at the β that is set the sentence says: it reads one of their points.
     function draw() {
       triangle.paint();
-      if (!curves) follow();
+      if (!curves) return;
       const at = here();
-      const points = [...curves.filter(({beta}) => Math.abs(beta - at.beta) > 1e-9), at]
+      const points = [...curves.points.filter(({beta}) => Math.abs(beta - at.beta) > 1e-9), at]
         .sort((a, b) => a.beta - b.beta);
       const betas = points.map(({beta}) => beta);
       const pairs = METHOD_NAMES.map((method) => points.map((point) => spins.bestAndOther(point[method])));

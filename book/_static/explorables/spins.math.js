@@ -158,17 +158,28 @@ spinformer.spins = (() => {
   }
 
   // The solutions at each of rising `betas`: what one start misses is found from the next colder or
-  // warmer β, so that a curve ends only where its solution does.
-  function branches(method, couplings, fields, betas) {
+  // warmer β, so that a curve ends only where its solution does. It yields after each of them, so
+  // that a page can draw in between, and returns them all.
+  function* search(method, couplings, fields, betas) {
     const found = [];
     for (let n = betas.length - 1; n >= 0; n -= 1) {
       found[n] = solutions(method, couplings, fields, betas[n], found[n + 1]);
+      yield;
     }
     for (let n = 1; n < betas.length; n += 1) {
       const missed = found[n - 1].filter((point) => found[n].every((other) => far(point, other) > 0.1));
-      if (missed.length) found[n] = solutions(method, couplings, fields, betas[n], [...missed, ...found[n]]);
+      if (!missed.length) continue;
+      found[n] = solutions(method, couplings, fields, betas[n], [...missed, ...found[n]]);
+      yield;
     }
     return found;
+  }
+
+  function branches(...given) {
+    const work = search(...given);
+    let step;
+    do step = work.next(); while (!step.done);
+    return step.value;
   }
 
   // The solution of the largest ln Z and the one farthest from it, the same where there is one; none
@@ -179,5 +190,5 @@ spinformer.spins = (() => {
     return [best, found.reduce((a, b) => (far(b, best) > far(a, best) ? b : a))];
   }
 
-  return {exact, solve, solutions, branches, bestAndOther, inverse, positive};
+  return {exact, solve, solutions, search, branches, bestAndOther, inverse, positive};
 })();
