@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.special import gammaln
+from scipy.stats import norm
 
 from spinformer.core.special import (
     alignment_over_kappa,
@@ -152,3 +153,12 @@ def test_averages_over_a_normal_are_exact_when_the_steepness_is_told(slope):
             lambda z, h=height: np.tanh(slope * z - h) ** 2, steepness=slope
         )
         assert 1.0 - told == pytest.approx(wanted, rel=2e-9)
+
+
+def test_gaussian_expectations_of_steep_functions_that_grow():
+    """A step at one times a growing function: the part of a wider Gaussian above one."""
+    steep = 2e4
+    found = gaussian_expectation(
+        lambda z: np.exp(0.45 * z**2) * 0.5 * (1.0 + np.tanh(steep * (z - 1.0))), steepness=steep
+    )
+    assert found == pytest.approx(norm.sf(np.sqrt(0.1)) / np.sqrt(0.1), rel=1e-4)
