@@ -2,6 +2,7 @@
 
 import base64
 import io
+import json
 import re
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import yaml
 from matplotlib import colormaps
 from matplotlib.colors import to_rgb
 from matplotlib.image import imsave
@@ -110,3 +112,23 @@ def test_a_wide_figure_is_pushed_aside_without_its_caption(browser, tmp_path):
     until(browser, lambda: browser.execute_script(scrolls) == [])
     assert browser.execute_script("return !document.querySelector('.figure-wide')")
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+FORMULA = r"""<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="{folder}/style.css">
+<script>window.MathJax = {config}</script><script defer src="{folder}/formulas.js"></script>
+<script defer src="{folder}/mathjax/startup.js"></script><article class="bd-article">
+<div class="math" style="width: 20rem">\[u = \tanh(x + y + z), \qquad C(t + 1) = f(x) + f(y)\]</div>
+</article>"""
+
+
+def test_the_second_of_two_equations_begins_a_line_where_there_is_no_room(browser, tmp_path):
+    settings = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))
+    # Jupyter Book adds options of its own.
+    config = json.dumps(settings["sphinx"]["config"]["mathjax3_config"] | {"options": {}})
+    page = tmp_path / "page.html"
+    folder = (ROOT / "book" / "_static").as_uri()
+    page.write_text(FORMULA.format(folder=folder, config=config), "utf-8")
+    browser.get(page.as_uri())
+    lines = "return [...document.querySelectorAll('mjx-linebox')].map(e => e.textContent)"
+    # Else the first line is filled with the left side of the second equation.
+    until(browser, lambda: any(re.match("C|𝐶", line) for line in browser.execute_script(lines)))
