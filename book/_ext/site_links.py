@@ -41,7 +41,7 @@ _INDEXED = re.compile(
 # Several letters that are one index.
 _SEVERAL = re.compile(r"(?<=[_^])([^\W_]{2,})")
 _AS_ONE = r"{\1}"
-_KEY = re.compile(r"\b[a-z]{2,}\d{4}[a-z]+\b")
+_KEY = re.compile(r"\b[a-z]{2,}\d{4}[a-z][a-z0-9]*\b")
 
 
 def assign_numbers(_app: Sphinx, env: BuildEnvironment) -> list[str]:

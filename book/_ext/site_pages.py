@@ -38,6 +38,8 @@ PACKAGES = ("spinformer", "compendium", "bookmaker")
 # Checks of arguments and compiled inner loops, which nobody calls from outside.
 _INTERNAL = re.compile(r"\.(\w*inputs|\w*kernels|checks|_\w+|__main__)(\.|$)")
 _CHAPTER = re.compile(r"\{chapter\}`(\w+)`")
+# A source as docstrings name it.
+_SOURCE = re.compile(r"\[([a-z]+\d{4}[a-z]\w*)\]")
 # What a reader may change is always seen; what is not shown at all need not be folded.
 _OPEN = {
     "standalone",
@@ -181,7 +183,8 @@ def modules(source: Path, room: str) -> list[tuple[str, str, list[str]]]:
         names = [last for last in defined if not last.startswith("_")]
         task = " ".join((ast.get_docstring(tree) or "").partition("\n\n")[0].split())
         if names and not _INTERNAL.search(name):
-            listed.append((name, task.replace("|", r"\|"), names))
+            task = _SOURCE.sub(r"({cite:t}`\1`)", task.replace("|", r"\|"))
+            listed.append((name, task, names))
     return listed
 
 

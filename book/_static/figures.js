@@ -94,7 +94,11 @@ addEventListener("DOMContentLoaded", () => {
     if (now < LEAST) {
       svg.style.setProperty("width", `${Math.round(frame.width * LEAST / now)}px`, "important");
       svg.style.maxWidth = "none";
-      svg.parentElement.classList.add("figure-wide");
+      // The picture scrolls, its caption does not.
+      const shelf = document.createElement("div");
+      shelf.className = "figure-wide";
+      svg.replaceWith(shelf);
+      shelf.append(svg);
     }
   }
   function restore(svg) {
@@ -103,7 +107,7 @@ addEventListener("DOMContentLoaded", () => {
     }
     svg.style.removeProperty("width");
     svg.style.maxWidth = "";
-    svg.parentElement.classList.remove("figure-wide");
+    if (svg.parentElement.className === "figure-wide") svg.parentElement.replaceWith(svg);
   }
 
   function arrange() {

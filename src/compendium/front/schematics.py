@@ -26,10 +26,14 @@ def draw_layer() -> None:
         arrows=["tokens qkv mix add local"],
         colors={"mix": "red", "add": "blue", "local": "green"},
     )
-    left.plot([0.78, 1.08, 1.08], [0.0, 0.0, 0.72], color=COLORS["blue"], lw=1.2)
-    around = {"arrowstyle": "-|>", "lw": 1.2, "color": COLORS["blue"], "shrinkA": 0}
-    left.annotate("", xy=(0.86, 0.72), xytext=(1.08, 0.72), arrowprops=around)
-    left.set_xlim(-0.25, 1.25)
+    # From behind one box to the edge of another, however wide their words are set.
+    left.plot([0.35, 1.08, 1.08], [0.0, 0.0, 0.72], color=COLORS["blue"], lw=1.2)
+    around = {"arrowstyle": "-|>", "lw": 1.2, "color": COLORS["blue"], "shrinkA": 0, "shrinkB": 0}
+    end = next(text for text in left.texts if text.get_text().startswith("add the input"))
+    around["patchB"] = end.get_bbox_patch()
+    left.annotate("", xy=(0.35, 0.72), xytext=(1.08, 0.72), arrowprops=around)
+    left.set(xlim=(-0.25, 1.25), ylim=(-0.08, 1.05))
+    right.set_anchor("N")
     right.imshow(np.tril(np.ones((5, 5))), cmap=ListedColormap(["white", COLORS["sky"]]))
     for axis in (right.xaxis, right.yaxis):
         axis.set_ticks(range(5), ("the", "spin", "that", "you", "turn"))

@@ -254,7 +254,7 @@ class ModuleParts:
 
     @property
     def magnetization(self) -> Tensor:
-        """Magnetizations −dF/dH, shape (batch, N, dim): mean spins plus response."""
+        """Magnetizations −dF/dH, mean spins plus response, shape (batch, N, dim)."""
         return self.spins + self.response
 
     @property

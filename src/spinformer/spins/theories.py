@@ -69,7 +69,7 @@ class FreeEnergies:
 
     @property
     def off(self) -> np.ndarray:
-        """Error of each ln Z, shape (n,): its difference from the reference method.
+        """Error of each ln Z, its difference from the reference method, shape (n,).
 
         The reference is exact enumeration or, for too many spins, Monte Carlo.
         """
