@@ -301,17 +301,16 @@ def test_counts_in_words_keep_undecided_settings_apart_from_contrary_ones(book, 
         f"with `rate < 0.025` {eight}. Fresh runs, drawn once this region was written: "
         f"of {twenty} (rate 0.01, 0.02; start cold); −0.2 to 0.2."
     )
-    sure = claims.how_sure(tmp_path, claim)
-    assert sure == (
-        f"of {twenty}, all from fresh runs. "
-        "The verdict is about the values tried: rate 0.01 to 0.02; start cold"
-    )
+    assert claims.how_sure(tmp_path, claim) == f"of {twenty}, all from fresh runs"
+    # The third rate of the first table is outside of the region.
+    tried = "the values that were tried: rate 0.01 to 0.02; start cold"
+    assert claims.values_tried(tmp_path, claim) == tried
     assert claims.how_sure(tmp_path, claim | {"verdict": "held in", "confirmed": ""}) == (
-        "in a region that was found afterwards and that no fresh runs have confirmed, "
-        f"of {eight}. The verdict is about the values tried: rate 0.01 to 0.02; start cold"
+        f"in a region that was found afterwards and that no fresh runs have confirmed, of {eight}"
     )
     everywhere = claim | {"verdict": "open", "confirmed": "", "region": ""}
     assert claims.how_sure(tmp_path, everywhere) == f"of {twelve}"
+    assert claims.values_tried(tmp_path, everywhere) == ""
     proved = everywhere | {"settings": "", "identity": "a theorem"}
     assert claims.how_sure(tmp_path, proved) == "a theorem"
     assert claims.how_sure(tmp_path, proved | {"identity": ""}) == ""

@@ -397,6 +397,7 @@ def read_rows(root: Path) -> list[dict[str, Any]]:
         | {
             "evidence": claim.evaluate(by_chapter),
             "sure": how_sure(root, vars(claim)),
+            "tried": values_tried(root, vars(claim)),
             "condition": claim.words(claim.condition, by_chapter),
             "document": claim.id[0],
             "chapters": claim.decided_in(by_chapter),
@@ -472,19 +473,27 @@ def how_sure(root: Path, claim: Mapping[str, Any]) -> str:
         return str(claim["identity"])
     if not claim["settings"]:
         return ""
+    if claim["confirmed"]:
+        fresh = read_columns(root / TABLES / claim["confirmed"])
+        return f"of {robustness.tally(fresh)}, all from fresh runs"
+    table = read_columns(root / TABLES / claim["settings"])
+    counts = robustness.tally(table, claim["region"])
+    if not claim["region"]:
+        return f"of {counts}"
+    where = "in a region that was found afterwards and that no fresh runs have confirmed"
+    return f"{where}, of {counts}"
+
+
+def values_tried(root: Path, claim: Mapping[str, Any]) -> str:
+    """Return what a verdict is about: the values of each choice that were tried in its region.
+
+    A region leaves most columns free, and a table shows each of them between two ends only.
+    """
+    if not claim["settings"] or claim["verdict"] == "open":
+        return ""
     table = read_columns(root / TABLES / claim["settings"])
     inside = robustness.in_region(table, claim["region"])
     tables = [{name: column[inside] for name, column in table.items()}]
-    counts = robustness.tally(table, claim["region"])
     if claim["confirmed"]:
         tables.append(read_columns(root / TABLES / claim["confirmed"]))
-        sure = f"of {robustness.tally(tables[-1])}, all from fresh runs"
-    elif claim["region"]:
-        where = "in a region that was found afterwards and that no fresh runs have confirmed"
-        sure = f"{where}, of {counts}"
-    else:
-        sure = f"of {counts}"
-    if claim["verdict"] == "open":
-        return sure
-    # A region leaves most columns free, and a table shows each of them between two ends only.
-    return f"{sure}. The verdict is about the values tried: {robustness.tried_in_words(tables)}"
+    return f"the values that were tried: {robustness.tried_in_words(tables)}"
