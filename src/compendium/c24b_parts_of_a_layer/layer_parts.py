@@ -24,7 +24,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from bookmaker.tables import Rows, stored
 from compendium.common.rows import array_of, parameter_product
 from compendium.common.token_tasks import Task, digit_task, recall_task
-from compendium.common.token_training import WITHIN, fit, four_digits
+from compendium.common.token_training import WITHIN, final_scores
 from compendium.common.training_grids import difference_intervals
 
 TASKS = {"digits": digit_task, "recall": recall_task}
@@ -161,19 +161,7 @@ def train_networks(
         )
         for cell in cells
     ]
-    looks = fit(
-        networks,
-        tasks=[made[cell["split"]] for cell in cells],
-        steps=UPDATES,
-        rates=[cell["rate"] for cell in cells],
-        seeds=[cell["split"] for cell in cells],
-        looks=(UPDATES,),
-        probed=0,
-    )
-    return [
-        cell | four_digits({"accuracy": end.accuracy, "held": end.held})
-        for cell, (end,) in zip(cells, looks, strict=True)
-    ]
+    return final_scores(networks, cells=cells, tasks=made, steps=UPDATES)
 
 
 @stored(

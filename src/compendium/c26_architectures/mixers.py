@@ -18,7 +18,7 @@ from torch.nn.functional import elu
 from bookmaker.tables import Rows, stored
 from compendium.common.rows import array_of, parameter_product
 from compendium.common.token_tasks import digit_task, recall_task
-from compendium.common.token_training import WITHIN, fit, four_digits
+from compendium.common.token_training import WITHIN, final_scores
 
 TASKS = {"digits": digit_task, "recall": recall_task}
 KINDS = ("none", "Fourier", "uniform", "fixed", "linear", "rows", "three steps")
@@ -146,19 +146,10 @@ def mixers_table(task: str, kind: str, count: int | None = None) -> Rows:
     """A row for each rate and split: accuracy on the test set, loss on the validation set."""
     made = {split: TASKS[task](split) for split in SPLITS[:count]}
     cells = parameter_product(rate=RATES, split=tuple(made))
-    looks = fit(
-        [build_network(kind, shape=made[c["split"]].shape, seed=c["split"]) for c in cells],
-        tasks=[made[cell["split"]] for cell in cells],
-        steps=UPDATES,
-        rates=[cell["rate"] for cell in cells],
-        seeds=[cell["split"] for cell in cells],
-        looks=(UPDATES,),
-        probed=0,
-    )
-    return [
-        cell | four_digits({"accuracy": end.accuracy, "held": end.held})
-        for cell, (end,) in zip(cells, looks, strict=True)
+    networks = [
+        build_network(kind, shape=made[cell["split"]].shape, seed=cell["split"]) for cell in cells
     ]
+    return final_scores(networks, cells=cells, tasks=made, steps=UPDATES)
 
 
 def accuracies(task: str, kind: str) -> np.ndarray:

@@ -171,6 +171,33 @@ def fit(
     return found
 
 
+def final_scores(
+    models: Sequence[nn.Module],
+    *,
+    cells: Sequence[Mapping[str, Any]],
+    tasks: Mapping[int, Task],
+    steps: int,
+) -> Rows:
+    """Train one network for each cell and return the cells with what they reached.
+
+    A cell has the `rate` and the `split`, which chooses the task among `tasks` and seeds the
+    batches. Accuracy is on the test set, the loss `held` on the validation set.
+    """
+    looks = fit(
+        models,
+        tasks=[tasks[cell["split"]] for cell in cells],
+        steps=steps,
+        rates=[cell["rate"] for cell in cells],
+        seeds=[cell["split"] for cell in cells],
+        looks=(steps,),
+        probed=0,
+    )
+    return [
+        {**cell, **four_digits({"accuracy": end.accuracy, "held": end.held})}
+        for cell, (end,) in zip(cells, looks, strict=True)
+    ]
+
+
 class Trained(NamedTuple):
     """A network trained in a cell (`rate`, `strength`, `split`), its task, and the looks."""
 
