@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from open_cells import run_open_cells
+from scipy.stats import binomtest
 
 from compendium.c33f_counting_points import study
 from spinformer.core.regimes import Regime
@@ -68,3 +69,10 @@ def test_open_cells_tell_three_maps_apart():
     assert cells["cycle"][1] == pytest.approx(0.5 * math.log(abs(4 + 2 * 3.2 - 3.2**2)), abs=1e-3)
     assert cells["curve"] == (1000, 0.0)
     assert cells["chaos"][1] == pytest.approx(math.log(2), abs=0.01)
+
+
+def test_a_line_of_the_tables_has_the_interval_of_its_fraction():
+    line = study._fraction_row(np.arange(40) < 37, question="cycle or not")
+    wanted = binomtest(37, 40).proportion_ci(method="wilson")
+    assert line["value"] == pytest.approx(37 / 40 - study.ASKED)
+    assert [line["low"], line["high"]] == pytest.approx(np.array(wanted) - study.ASKED)
