@@ -271,3 +271,36 @@ def test_the_open_cells_are_what_the_package_computes():
     np.testing.assert_allclose(names["toy_exponents"], spectrum.exponents.value[:, 0], atol=0.03)
     cycles = soft.greedy_cycles(soft.embed([0])[None], horizon=400)
     assert names["greedy_cycle"] == cycles.period[0]
+
+
+def test_rows_of_motions_pair_every_start_with_every_temperature(monkeypatch):
+    begin = torch.arange(3.0)[:, None, None] * torch.ones(3, 4, 2)
+
+    def follow(model, windows, *, beta, steps):
+        # Orbits that remember their start, their β and the step.
+        step = torch.arange(float(steps))[:, None]
+        return (windows[:, :1, :1] + 100 * beta[:, :, None]) + 0 * step + 1e-3 * step
+
+    def exponents(model, orbit, *, span, beta, align):
+        assert orbit.shape[1] == 40
+        assert span == 4
+        assert align == 10
+        assert float(orbit[0, 0, 0] % 1) == pytest.approx(0.006, abs=1e-4)  # after six steps
+        np.testing.assert_allclose(orbit[:, 0, 0] // 100, beta[:, 0])
+        return (orbit[:, 0, 0] % 100).floor().numpy()
+
+    def returns(orbit, *, longest):
+        assert longest == 5
+        return np.arange(len(orbit)), (orbit[:, 0, 0] // 100).numpy()
+
+    monkeypatch.setattr(motions, "follow", follow)
+    monkeypatch.setattr(motions, "exponents", exponents)
+    monkeypatch.setattr(motions, "returns", returns)
+    rows = motions.motion_rows(None, begin, (2.0, 5.0), settle=6, measure=40, last=5)
+    assert [(row["beta"], row["start"]) for row in rows] == [
+        (beta, start) for beta in (2.0, 5.0) for start in range(3)
+    ]
+    for number, row in enumerate(rows):
+        assert row["exponent"] == row["start"]
+        assert row["gap"] == row["beta"]
+        assert row["lag"] == number
