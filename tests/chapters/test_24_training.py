@@ -2,6 +2,7 @@
 
 import itertools
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -460,3 +461,34 @@ def test_confirming_lines_train_the_cells_of_their_claim_on_fresh_splits(monkeyp
     )
     assert asked[2] == ("digits", *numbers, (100, 200))
     assert asked[3][1].strength == 0.3
+
+
+@pytest.mark.parametrize("arm", ["saddle", "limited", "attention"])
+def test_rates_are_tuned_on_the_validation_part_of_other_splits(arm, monkeypatch):
+    seen = []
+
+    def train(which, task, cells, **chosen):
+        made = task(cells[0]["split"])
+        plain = study.EXPERIMENTS["recall"].task(cells[0]["split"])
+        for got, wanted in zip(made.test, plain.validation, strict=True):
+            assert torch.equal(got, wanted)
+        assert not all(
+            torch.equal(*pair) for pair in zip(plain.test, plain.validation, strict=True)
+        )
+        seen.append((which, chosen["depth"], chosen["steps"], tuple(chosen["looks"])))
+        losses = [np.nan if cell["rate"] == study.RATES[-1] else cell["rate"] for cell in cells]
+        return [
+            SimpleNamespace(cell=cell, looks=[SimpleNamespace(loss=loss)])
+            for cell, loss in zip(cells, losses, strict=True)
+        ]
+
+    monkeypatch.setattr(study, "train_arm", train)
+    rows = study.tuning_table.rows("recall", arm=arm)
+    chosen = study.EXPERIMENTS["recall"]
+    assert seen == [(arm, chosen.depth, chosen.updates, (chosen.updates,))]
+    # What sets its own strength has none to choose; a training that fails is the worst.
+    strengths = study.STRENGTHS if arm == "saddle" else (0.6,)
+    wanted = itertools.product(study.RATES, strengths, study.TUNING_SPLITS)
+    assert [(row["rate"], row["strength"], row["split"]) for row in rows] == list(wanted)
+    for row in rows:
+        assert row["loss"] == (np.inf if row["rate"] == study.RATES[-1] else row["rate"])
