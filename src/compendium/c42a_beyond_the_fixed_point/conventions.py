@@ -58,7 +58,7 @@ def text_windows(soft: SoftTokenMap, name: str, *, count: int, seed: int) -> Ten
 def orbit_rows(
     soft: SoftTokenMap, start: Tensor, *, beta: float, transient: int, steps: int
 ) -> Rows:
-    """Regime, and exponent with its interval, of the orbit from each window of `start`.
+    """Exponent with its interval, and regime, of the orbit from each window of `start`.
 
     length: of the fixed point at this β, stable or not, where the words have about one.
     """
@@ -70,12 +70,12 @@ def orbit_rows(
     # Student's factor for ten stretches.
     half = 2.26 * found.exponents.error[:, 0]
     return rows_of(
-        regime=found.labels(),
-        length=soft.fixed_point(beta=beta, throw=False).value.norm().item(),
         value=value,
         low=value - half,
         high=value + half,
         runs=1,
+        regime=found.labels(),
+        length=soft.fixed_point(beta=beta, throw=False).value.norm().item(),
     )
 
 
