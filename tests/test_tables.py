@@ -168,7 +168,6 @@ def test_a_row_that_is_another_one_is_noticed(tmp_path):
         ("35_other_tokens:settings_C17b", {"letters": 8, "words": 0}),
         ("35_other_tokens:settings_C17", {"letters": 2, "words": 64}),
         ("33b_lifetimes:settings_C21", {"beta": 1.4}),
-        ("14_real_transformer:settings_A14a", {"values": "own"}),
     ],
 )
 def test_a_table_of_settings_turns_for_a_model_without_the_property(table, turned) -> None:

@@ -18,7 +18,7 @@ from compendium.c42a_beyond_the_fixed_point.motions import greedy_loops, loop_ta
 from compendium.common.corpora import corpus
 from compendium.common.models import checkpoint, decoder, next_token_distribution
 from compendium.common.rows import parameter_product, rows_of
-from compendium.common.soft_tokens import follow, text_starts
+from compendium.common.soft_tokens import follow, mean_word, text_starts
 from spinformer.core.statistics import student_interval
 from spinformer.language.soft_map import SoftTokenMap, Thresholds
 
@@ -149,8 +149,13 @@ def crowd_rows(
     plain = follow(model, windows, beta=beta, steps=longest)
 
     def spoken(voices: int, draws: int, steps: int) -> Tensor:
-        repeated = windows.repeat_interleave(draws, 0)
-        return follow(model, repeated, beta=beta, steps=steps, voices=voices, seed=seed)
+        generator = np.random.default_rng(seed)
+        orbit = windows.repeat_interleave(draws, 0)
+        for _ in range(steps):
+            chances = next_token_distribution(model, orbit[:, -span:], beta=beta)
+            said = mean_word(model, chances, voices, generator)
+            orbit = torch.cat((orbit, said[:, None]), 1)
+        return orbit
 
     def apart(orbits: Tensor, step: int) -> np.ndarray:
         laws, others = (
