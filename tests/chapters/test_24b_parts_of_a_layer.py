@@ -174,3 +174,30 @@ def test_the_open_cells_are_layers_of_the_package(monkeypatch):
     widths = range(40, 80, 2)
     best = min(widths, key=lambda dim: abs(size(dim, "feed-forward") - told["goal"]))
     assert told["matched_width"] == best
+
+
+def test_normalization_is_judged_on_new_splits_at_the_rates_of_the_old(monkeypatch):
+    """The loss of every split minus what an essential part costs, with the interval of counts."""
+    asked = []
+
+    def trained(task, *, mixer, removed, rates, splits):
+        asked.append((task, mixer, removed, tuple(rates), tuple(splits)))
+        lost = {"nothing": 0.0, "normalization": 0.1}[removed]
+        return [{"accuracy": 0.95 - lost - 0.01 * number} for number, _ in enumerate(splits)]
+
+    monkeypatch.setattr(layer_parts, "train_networks", trained)
+    rows = layer_parts.settings_b1b.rows("digits", mixer="attention")
+    for (_, _, removed, rates, splits), wanted in zip(
+        asked, ("nothing", "normalization"), strict=True
+    ):
+        assert removed == wanted
+        assert rates == (layer_parts.chosen_rate("digits", mixer="attention", removed=removed),)
+        assert not set(splits) & {*layer_parts.SPLITS}
+        assert len(splits) == len(rows)
+    assert len({row["data"] for row in rows}) == len(rows)
+    for number, row in enumerate(rows):
+        share = np.array([0.95, 0.85]) - 0.01 * number
+        assert row["value"] == pytest.approx(0.1 - layer_parts.COST)
+        half = 1.96 * np.sqrt((share * (1 - share)).sum() / layer_parts.ANSWERS)
+        assert row["high"] - row["low"] == pytest.approx(2 * half, rel=0.05)
+        assert row["runs"] == 2
