@@ -30,7 +30,7 @@ def _limit(regime: str, *, start: int, steps: int, seed: int) -> FiniteSizeCorre
     # A different number of tokens for each start, so that starts on one orbit differ in phase.
     windows, position = spread_windows(beta, count=1, settle=settle + start, seed=seed + start)
     return finite_size_corrections(
-        Network.document(), beta, window=windows[0], steps=steps, position=position
+        Network.poclopez2024(), beta, window=windows[0], steps=steps, position=position
     )
 
 
