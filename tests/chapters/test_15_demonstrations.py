@@ -333,10 +333,10 @@ def test_the_open_cells_do_what_the_package_does():
 
 @pytest.mark.claim("A16c")
 def test_inner_loops_against_closed_forms(monkeypatch):
-    x, y = inner_steps.draw_tasks("line", count=3, dim=3, shown=6, seed=1)
+    x, y = inner_steps.draw_tasks("line", count=3, dim=2, shown=6, seed=1)
     shown = x[:, :-1]
     scale = (shown**2).sum((1, 2))
-    monkeypatch.setattr(inner_steps, "STEPS", (1, 2, 200_000))
+    monkeypatch.setattr(inner_steps, "STEPS", (1, 2, 2_000))
     errors = inner_steps.answer_errors(x, y, loop="regression", rate=1.0)
     for task in range(3):
         # One step is a correlation with the labels; very many are least squares.
