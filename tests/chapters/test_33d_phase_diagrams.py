@@ -14,12 +14,13 @@ from compendium.c33d_phase_diagrams.study import BETAS, COARSE, UPWARDS
 from spinformer.core.statistics import wilson_interval
 from spinformer.dmft import basins
 from spinformer.dmft.attractors import Regime, find_attractors
-from spinformer.dmft.basins import Fingerprints, find_coexisting_attractors, fingerprint_moments
+from spinformer.dmft.basins import find_coexisting_attractors
 from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.fingerprints import Fingerprints, fingerprint_moments
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
 from spinformer.dmft.network import Context, Network
 
-NETWORK = Network.document()
+NETWORK = Network.poclopez2024()
 TABLES = {"gamma": study.GAMMA, "epsilon": study.EPSILON}
 
 
