@@ -325,3 +325,13 @@ def test_networks_learn_text_from_windows_drawn_from_the_training_part(monkeypat
     # Adam's first steps are as long as the rate.
     assert float((weights[1] - weights[0]).abs().max()) < 2.5 * 0.01
     assert float((weights[1] - weights[0]).abs().max()) > 0.5 * 0.01
+
+
+def test_every_line_of_robustness_that_reads_stored_runs_is_what_they_give():
+    """Of all choices, not of the one that is checked with every table."""
+    table = study.settings_b13b
+    lines = [row for unit in table.units for row in table.rows(**unit)]
+    stored = table.read()
+    for name in ("value", "low", "high", "runs"):
+        assert [line[name] for line in lines] == pytest.approx(stored[name], rel=1e-5, abs=1e-9)
+    assert all(line["low"] <= line["value"] <= line["high"] for line in lines)
