@@ -11,13 +11,17 @@ A value is recalled if the answer is nearer to it than to every other one of a `
 values; of an endless codebook, if the answer is nearer to the value than the value is to zero by
 half.
 
-Criterion of A28b, written before its table: a recurrent memory forgets what a window keeps if it
+Criterion of A21, written before its table: a recurrent memory forgets what a window keeps if it
 recalls less than 95 % of the pairs that the window holds, with the whole 95 % interval over texts,
 for both memories, both kinds of keys, values from 16 or endlessly many, and 16 to 64 numbers.
 """
 
+from typing import Any
+
 import numpy as np
 
+from bookmaker.tables import Rows, stored
+from compendium.common.rows import mean_rows, numbered, parameter_product
 from spinformer.core.random import Seed, numpy_generator
 
 RECALLED = 0.95
@@ -50,3 +54,26 @@ def recalled_pairs(
         distance = (words**2).sum(-1)[:, None] - 2.0 * answers @ words.swapaxes(1, 2)
         found = distance.argmin(-1) == spoken
     return found[:, ::-1]
+
+
+@stored(
+    "settings_A21",
+    numbered(
+        parameter_product(
+            memory=("sum", "delta"),
+            codebook=("sixteen", "endless"),
+            dim=(16, 32, 64),
+            overlap=(0.0, 0.3),
+        )
+    ),
+    seconds=1.0,
+    rtol=0.02,
+)
+def settings_a21(data: int, dim: int, **choices: Any) -> Rows:
+    """What a memory lacks to recall `RECALLED` of the last d/2 pairs of 4 d, over forty texts.
+
+    Also how many pairs of the whole text it recalls.
+    """
+    found = recalled_pairs(dim, pairs=4 * dim, texts=40, seed=data, **choices)
+    (line,) = mean_rows(RECALLED - found[:, : dim // 2].mean(1))
+    return [line | {"recalled": found.sum(1).mean()}]

@@ -18,8 +18,8 @@ labels on a line alone, by steps of regression, while more steps of look-up lead
 
 import numpy as np
 
-from bookmaker.tables import Rows
-from compendium.common.rows import mean_rows
+from bookmaker.tables import Rows, stored
+from compendium.common.rows import mean_rows, numbered, parameter_product
 from spinformer.core.random import Seed, numpy_generator
 
 LOOPS = ("look-up", "regression")
@@ -88,3 +88,23 @@ def lead_of_steps(data: int, labels: str, dim: int, shown: int) -> Rows:
     errors = np.concatenate(list(chosen_errors(labels, dim=dim, shown=shown, seed=data).values()))
     best = errors[errors.mean(1).argmin()]
     return mean_rows(errors[0] / 2.0 - best)
+
+
+settings_a16c = stored(
+    "settings_A16c",
+    numbered(
+        parameter_product(labels=("line", "classes"), dim=(8, 16, 32), shown=(8, 16, 32)),
+        first=100,
+    ),
+    seconds=1.0,
+    rtol=0.01,
+)(lead_of_steps)
+# Drawn after the region of A16c, labels on a line, had been written down.
+confirm_a16c = stored(
+    "confirm_A16c",
+    numbered(
+        parameter_product(labels=("line",), dim=(6, 12, 24, 40), shown=(6, 12, 40)), first=500
+    ),
+    seconds=1.0,
+    rtol=0.01,
+)(lead_of_steps)
