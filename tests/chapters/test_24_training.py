@@ -431,9 +431,11 @@ def test_the_open_cells_give_the_answer_and_the_gradient_of_the_module():
 
 def test_confirming_lines_train_the_cells_of_their_claim_on_fresh_splits(monkeypatch):
     asked = []
+    grids = []
 
     def leads(grid, first, second, *, task, looks, splits=FRESH_SPLITS):
         asked.append((task, first, second, tuple(looks)))
+        grids.append(grid.name)
         assert grid.task is {"recall": recall_task, "copies": copy_task, "digits": digit_task}[task]
         # No split of the trainings that led to the claim.
         assert not {*splits} & {*grid.splits}
@@ -461,6 +463,8 @@ def test_confirming_lines_train_the_cells_of_their_claim_on_fresh_splits(monkeyp
     )
     assert asked[2] == ("digits", *numbers, (100, 200))
     assert asked[3][1].strength == 0.3
+    # The trainings of the claim at this strength chose the rate.
+    assert grids == ["recall", "copies", "digits_weaker", "digits"]
 
 
 @pytest.mark.parametrize("arm", ["saddle", "limited", "attention"])

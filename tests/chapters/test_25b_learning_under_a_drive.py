@@ -294,3 +294,34 @@ def test_trained_arms_are_scored_on_the_test_part_at_their_chosen_setting(monkey
             assert row["entropy_before"] == pytest.approx(1.5)
             assert row["entropy_after"] == pytest.approx(1.5 + study.UPDATES)
     assert parts[-1] == ("text", "test", 1)
+
+
+def test_networks_learn_text_from_windows_drawn_from_the_training_part(monkeypatch):
+    """Each character is to be answered by the one that follows it; looks are kept copies."""
+    batches = []
+    whole = study.text_part("train", split=1)
+
+    def batch(text, *, starts):
+        assert torch.equal(text, whole)
+        batches.append(starts)
+        return text_batch(text, starts=starts)
+
+    text_batch = study.text_batch
+    monkeypatch.setattr(study, "text_batch", batch)
+    monkeypatch.setattr(study, "UPDATES", 3)
+    monkeypatch.setattr(study, "BATCH", 5)
+    chosen = {"task": "text", "rate": 0.01, "strength": study.STRENGTHS[0], "seed": 4, "split": 1}
+    kept = study.train("attention", looks=(0, 2), **chosen)
+    assert sorted(kept) == [0, 2, 3]
+    assert len(batches) == 3
+    assert all(len(starts) == len(set(starts.tolist())) == 5 for starts in batches)
+    assert not torch.equal(batches[0], batches[1])
+    assert max(int(starts.max()) for starts in batches) + study.WINDOW < len(whole)
+    weights = [
+        torch.cat([part.detach().flatten() for part in kept[k].parameters()]) for k in sorted(kept)
+    ]
+    assert not torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[1], weights[2])
+    # Adam's first steps are as long as the rate.
+    assert float((weights[1] - weights[0]).abs().max()) < 2.5 * 0.01
+    assert float((weights[1] - weights[0]).abs().max()) > 0.5 * 0.01
