@@ -26,14 +26,14 @@ from spinformer.dmft.finite_size import (
 from spinformer.dmft.lyapunov import detect_change_point, lyapunov_spectrum, period_map
 from spinformer.dmft.mean_field import (
     attend,
-    document_context,
+    poclopez2024_context,
     random_contexts,
     step,
     trajectory,
 )
 from spinformer.dmft.network import OUTPUT, VALUE, Context, Network
 
-NETWORK = Network.document()
+NETWORK = Network.poclopez2024()
 
 
 @settings(deadline=None, max_examples=40, derandomize=True)
@@ -180,7 +180,7 @@ def test_a_system_moves_the_same_in_a_narrow_block_and_in_a_wide_one(network):
 def test_the_start_of_the_document_is_a_growing_window():
     network = Network.segmented(5, bits=3, context=5)
     beta = 1.1
-    context = document_context(network, beta, steps=0)
+    context = poclopez2024_context(network, beta, steps=0)
     # The text written out: the first token given, the rest made, five seen at most.
     text = [network.semantic[0, 0]]
     for position in range(5):

@@ -87,7 +87,7 @@ class Ensemble:
     --------
     >>> from spinformer.dmft.network import Network
     >>> start = Context(np.zeros((5, 4, 3)), 0)
-    >>> ensemble = Ensemble(Network.document(), start, beta=1.2)
+    >>> ensemble = Ensemble(Network.poclopez2024(), start, beta=1.2)
     >>> ensemble.record(10).shape, ensemble.state().position
     ((5, 10, 3), 2)
     """
