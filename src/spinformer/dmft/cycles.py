@@ -376,8 +376,8 @@ class CycleProblem:
         if not residual <= FOUND:
             what = "cycle" if self.kind is None else f"{self.kind.label} bifurcation of the cycle"
             raise NotConverged(
-                f"no {what} of {self.period} steps was found, the residual is {residual:.1g}: begin "
-                "nearer to it, at a state that an orbit ends on or on a branch that is continued"
+                f"no {what} of {self.period} steps was found, the residual is {residual:.1g}: "
+                "begin nearer to it, at a state that an orbit ends on or on a continued branch"
             )
         return u
 
