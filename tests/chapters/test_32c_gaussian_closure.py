@@ -11,6 +11,7 @@ from scipy.stats import ttest_1samp
 
 from compendium.c32_paths_to_mean_fields.functional import propagate
 from compendium.c32c_gaussian_closure import study
+from compendium.c32c_gaussian_closure.settings import settings_c18f
 from compendium.common.finite_size import spread_windows
 from spinformer.dmft import corrections
 from spinformer.dmft.corrections import finite_size_corrections
@@ -85,6 +86,33 @@ def test_closed_steps_are_gaussian_integrals_and_beat_the_naive_mean_field():
         return np.sqrt(((path - exact)[2:] ** 2).sum(axis=1).mean())
 
     assert error(corrections.gaussian_closure(limit, 9)) < 0.4 * error(limit.path)
+
+
+@pytest.mark.claim("C18f")
+def test_independent_bits_are_the_theory_of_kinetic_spins():
+    """One feature and a window of one: N spins with the couplings 1/N, by the theory of spins."""
+    size = 40
+    beta = 1.5
+    steps = 6
+    limit = finite_size_corrections(COIN, beta, window=np.array([[0.5]]), steps=steps, position=0)
+    found = corrections.gaussian_closure(limit, size, independent=True)[:, 0]
+    points, weights = np.polynomial.hermite_e.hermegauss(60)
+    expected = [0.5]
+    couplings = np.full((size, size), 1 / size)
+    for _ in range(steps):
+        spins = np.full(size, expected[-1])
+        width = np.sqrt(couplings**2 @ (1 - spins**2))[0]
+        level = (couplings @ spins)[0]
+        expected.append(np.tanh(beta * (level + width * points)) @ weights / weights.sum())
+    np.testing.assert_allclose(found, expected, atol=3e-4)
+    # It forgets deviations that the closure passes on, beyond those of the first step.
+    closed = corrections.gaussian_closure(limit, size)[:, 0]
+    assert found[1] == pytest.approx(closed[1], abs=1e-12)
+    assert abs(found[3] - closed[3]) > 3e-3
+    table = settings_c18f.read()
+    million = (table["bits"] == 10**6) & (table["tokens"] == 30)
+    gain = dict(zip(table["regime"][million], table["value"][million], strict=True))
+    assert gain["driven"] > 1.5 > 0.3 > gain["quasi-periodic"] > gain["periodic"] > 0
 
 
 @pytest.mark.claim("C18a")

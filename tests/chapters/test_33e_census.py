@@ -323,3 +323,19 @@ def test_nearly_equal_averages_are_told_apart():
     network = Network.segmented(0, features=2, segments=2, bits=1)
     near = replace(network, fractions=np.array([0.501, 0.499]))
     assert canonical_code(near) != canonical_code(network)
+
+
+def test_a_finer_grid_counts_networks_that_show_a_regime(monkeypatch):
+    seen = [(0, 0), (3, 0), (0, 1), (2, 5), (1, 1)]
+    grids = []
+
+    def row(network, seed, *, even, fine):
+        grids.append((even, fine))
+        chaos, quasi = seen[len(grids) - 1]
+        return {"seen_chaos": chaos, "seen_quasi": quasi}
+
+    monkeypatch.setattr(study, "network_row", row)
+    (found,) = study.finer_table.rows(64, family=1500, networks=5)
+    assert found == {"networks": 5, "all": 2, "chaos": 3, "quasi": 3}
+    # All values of β that were asked for, three quarters of them even ones.
+    assert set(grids) == {(48, 16)}

@@ -336,3 +336,36 @@ def test_the_largest_load_is_where_the_gain_meets_the_onset():
     above = largest_gain(edge + 0.03)
     below = largest_gain(edge - 0.05)
     assert above < critical < below
+
+
+def test_a_row_of_the_census_is_what_was_surveyed(monkeypatch):
+    asked = []
+
+    def surveyed(networks, *, condition, wait=study._WAIT):
+        asked.append((list(networks), condition, wait))
+        code = np.zeros((len(networks), 8), dtype=int)
+        code[:, :4] = 2
+        code[:, 4:6] = 1
+        code[0, 0] = 0 if wait > study._WAIT else 2
+        leading = np.where(code == 2, 0.3, -0.1)
+        return code, 1.5 * (code == 2), leading
+
+    monkeypatch.setattr(study, "_surveyed", surveyed)
+    rows = study.census_table.rows("bare", family=1, chunk=2)
+    chunk = len(rows)
+    assert [row["network"] for row in rows] == list(range(2 * chunk, 3 * chunk))
+    for row in rows:
+        assert (row["chaos"], row["quasi"], row["dimension"]) == (0.5, 0.25, 0.75)
+        assert row["exponent"] == pytest.approx(0.15)
+        # Three labels with shares ½, ¼ and ¼, in nats.
+        assert row["variety"] == pytest.approx(1.5 * np.log(2.0))
+    seeds = [
+        study.census_table.rows("bare", family=0, chunk=place) and asked[-1][0] for place in (0, 1)
+    ]
+    assert not {*seeds[0]} & {*seeds[1]}
+    (row,) = study.longer_table.rows("feed 1")
+    (few, condition, early), (same, _, late) = asked[-2:]
+    assert condition == "feed 1"
+    assert few == same
+    assert late == 10 * early
+    assert row == {"early": 4 * len(few), "still": 4 * len(few) - 1, "late": 4 * len(few) - 1}

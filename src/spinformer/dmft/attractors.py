@@ -100,14 +100,14 @@ class Attractors:
         Number of visits of m^o_1 to equal bins of the interval `span`.
     section : ndarray, shape (..., bins)
         The same for the visits in the Poincaré section where m^o_2 is within 0.001 of zero.
-    span : tuple of float
+    span : tuple of float, default (-1.0, 1.0)
         Interval of the bins, as far as the weights let an overlap go: [−1, 1] for signs. Of a map
         it is that of the values that occurred.
     context : Context or ndarray
         States at the end, an array (..., n) of a map.
-    thresholds : Thresholds
+    thresholds : Thresholds, default Thresholds()
         Thresholds by which the regimes were decided.
-    exponent_steps : int
+    exponent_steps : int, default 10000
         Number of steps over which the exponents were averaged.
     """
 

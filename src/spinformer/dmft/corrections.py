@@ -15,7 +15,13 @@ from functools import cache
 import numpy as np
 from scipy.special import ndtri
 
-from spinformer.core.checks import check_array, check_instance, check_integer, check_real
+from spinformer.core.checks import (
+    check_array,
+    check_flag,
+    check_instance,
+    check_integer,
+    check_real,
+)
 from spinformer.core.records import record
 from spinformer.dmft.finite_size import (
     TokenRuns,
@@ -435,7 +441,9 @@ def predicted_rms(network: Network, covariance: np.ndarray) -> np.ndarray:
     return np.sqrt(np.einsum("al,...lm,am->...", pattern, covariance, pattern))
 
 
-def gaussian_closure(corrections: FiniteSizeCorrections, size: int) -> np.ndarray:
+def gaussian_closure(
+    corrections: FiniteSizeCorrections, size: int, *, independent: bool = False
+) -> np.ndarray:
     r"""Compute the mean text of N bits by a Gaussian closure of the moments of a window.
 
     Parameters
@@ -444,6 +452,10 @@ def gaussian_closure(corrections: FiniteSizeCorrections, size: int) -> np.ndarra
         A mean-field path, of which window, β and positions are taken.
     size : int
         Number N of bits.
+    independent : bool, default False
+        Whether the bits of a window count as independent, with the variance 1 − m² each. This is
+        the Gaussian mean field of kinetic Ising models [mezard2011exact], which to first order in
+        1/N is also their second-order Plefka expansion.
 
     Returns
     -------
@@ -471,6 +483,8 @@ def gaussian_closure(corrections: FiniteSizeCorrections, size: int) -> np.ndarra
     ----------
     [aguilera2021unifying]
 
+    [mezard2011exact]
+
     Examples
     --------
     >>> found = finite_size_corrections(
@@ -480,6 +494,7 @@ def gaussian_closure(corrections: FiniteSizeCorrections, size: int) -> np.ndarra
     (7, 3)
     """
     limit = check_instance("corrections", corrections, FiniteSizeCorrections)
+    independent = check_flag("independent", independent)
 
     network = limit.network
     window = limit.path[: limit.network.context]
@@ -489,6 +504,8 @@ def gaussian_closure(corrections: FiniteSizeCorrections, size: int) -> np.ndarra
     path = list(window)
     covariance = np.diag(((1.0 - window**2) / bits).ravel())
     for start in range(len(limit.path) - len(window)):
+        if independent:
+            covariance = np.diag(((1.0 - np.array(path[start:]) ** 2) / bits).ravel())
         level, turn = np.linalg.eigh(covariance)
         away = normal @ (turn * np.sqrt(np.maximum(level, 0.0))).T
         windows = path[start:] + away.reshape(-1, *window.shape)

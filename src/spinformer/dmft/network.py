@@ -463,7 +463,7 @@ class Network(AttentionNetwork):
             Number K of bits of the position code, at most 20.
         context : int, optional
             Context length T; None is 2^K.
-        gamma : float, default 220/√3
+        gamma : float, default 220 / 3**0.5
             Inverse temperature of attention, in front of the dot product.
         epsilon : float, default 0.02
             Weight of the position in a token.
