@@ -1,5 +1,7 @@
 """Steps of heads and their energies, written out."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -224,3 +226,60 @@ def test_the_open_cells_do_what_the_package_does():
         assert cells["lowered"][name] == float(fell.double().mean())
     assert cells["lowered"]["descent"] == 1.0
     assert 0.3 < cells["lowered"]["own"] < 0.7
+
+
+@pytest.fixture
+def three_layers(monkeypatch):
+    """Three layers of four windows and two heads, whose energies change by known amounts."""
+    asked = []
+
+    def traces(sources, length):
+        asked.append((tuple(sources), length))
+        return [SimpleNamespace(layer=layer) for layer in range(3)]
+
+    def head_changes(model, trace):
+        window = np.array([-0.3, -0.1, 0.1, 0.3])[:, None]
+        head = trace.layer + 0.5 * np.arange(2)
+        return SimpleNamespace(
+            whole=head + window, common=2 * head + window, specific=3 * head + window
+        )
+
+    def stages(model, trace):
+        return np.array([[9.0] * 4, [0.1 * (trace.layer == 1) - 0.2 + 0.1 * k for k in range(4)]])
+
+    def turned(model, trace, *, seed):
+        return 0.1 * np.arange(2) + trace.layer, 10.0 * seed + trace.layer
+
+    for name, fake in {
+        "encoder": lambda: "the encoder",
+        "traces_of": traces,
+        "head_steps": head_changes,
+        "stage_changes": stages,
+        "turned_steps": turned,
+    }.items():
+        monkeypatch.setattr(steps, name, fake)
+    return asked
+
+
+def test_tables_of_steps_hold_means_over_windows_of_each_head(three_layers):
+    rows = steps.steps_table.rows(32, source="essay")
+    assert [(row["layer"], row["head"]) for row in rows] == [
+        (l, h) for l in range(3) for h in (0, 1)
+    ]
+    for row in rows:
+        head = row["layer"] + 0.5 * row["head"]
+        wanted = {"whole": head, "common": 2 * head, "specific": 3 * head}
+        assert {name: row[name] for name in wanted} == pytest.approx(wanted)
+    rows = steps.stages_table.rows(32, source="essay")
+    # After the last stage, on average over the windows.
+    assert [row["change"] for row in rows] == pytest.approx([-0.05, 0.05, -0.05])
+    assert three_layers == [(("essay",), 32)] * 2
+    rows = steps.turned_table.rows(128, seed=4)
+    assert three_layers[-1] == (tuple(steps.TEXTS), 128)
+    for row in rows:
+        assert row["whole"] == pytest.approx(row["layer"] + 0.1 * row["head"])
+        assert row["residual"] == 40.0 + row["layer"]
+    (line,) = steps.settings_A14b.rows("essay 32", source="essay", length=32)
+    # The layer that raises the energy most speaks against a descent.
+    assert line["value"] == pytest.approx(-0.05)
+    assert line["runs"] == 4

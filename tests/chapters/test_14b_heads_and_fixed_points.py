@@ -1,5 +1,7 @@
 """Repeated attention: where it ends, its four loops; attention statistics of heads."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -235,3 +237,53 @@ def test_the_open_cells_do_what_the_package_does():
     assert cells["leading_eigenvalue"] == pytest.approx(loops.leading_eigenvalue(slope).real)
     assert cells["last_jump"]["below"] < 1e-6
     assert cells["last_jump"]["above"] > 0.1
+
+
+def test_tables_of_ends_have_a_row_for_each_layer_and_head(monkeypatch):
+    traces = [SimpleNamespace(layer=layer) for layer in range(2)]
+    shares = {"single": 0.5, "metastable": 0.3, "average": 0.01}
+    asked = []
+
+    def ends(model, trace, loop):
+        asked.append(loop)
+        return [shares | {"average": 0.01 * (1 + head)} for head in range(3)]
+
+    def values(model, trace, *, turned):
+        asked.append(turned)
+        return trace.layer
+
+    def sweep(trace, layer, *, gains):
+        number, head = np.indices((len(gains), 3))
+        count = 100 * layer + 10 * number + head
+        return {"resting": count / 1000, "count": count, "leading": count + 1j * head}
+
+    monkeypatch.setattr(loops, "encoder", lambda: None)
+    monkeypatch.setattr(loops, "first_traces", lambda source: traces)
+    monkeypatch.setattr(loops, "window_traces", lambda source, length, window: traces)
+    monkeypatch.setattr(loops, "end_points", ends)
+    monkeypatch.setattr(loops, "readback_values", values)
+    monkeypatch.setattr(loops, "gain_sweep", sweep)
+    rows = loops.ends_table.rows("keys", source=loops.TEXTS[0])
+    assert [(row["layer"], row["head"]) for row in rows] == [
+        (l, h) for l in (0, 1) for h in range(3)
+    ]
+    assert all(row["average"] == 0.01 * (1 + row["head"]) for row in rows)
+    # The rarest kind decides.
+    for table in (loops.settings_A15, loops.confirm_A15):
+        (line,) = table.rows("", source="essay", length=32, window=0, loop="balanced")
+        assert line["value"] == pytest.approx(0.02 - loops.SHOWN)
+        assert line["low"] < line["value"] < line["high"]
+    assert set(asked[-4:]) == {"balanced"}
+    asked.clear()
+    rows = loops.gain_table.rows("readback", source=loops.TEXTS[1])
+    assert asked == [None, None]
+    assert len(rows) == 2 * len(loops.GAINS) * 3
+    for row in rows:
+        count = 100 * row["layer"] + 10 * loops.GAINS.index(row["gain"]) + row["head"]
+        assert (row["count"], row["real"], row["imaginary"]) == (count, count, row["head"])
+        assert row["resting"] == count / 1000
+    asked.clear()
+    for source in loops.TEXTS:
+        loops.gain_table.rows("turned", source=source)
+    # Every layer of every text is turned by a rotation of its own.
+    assert len(set(asked)) == len(asked) == 2 * len(loops.TEXTS)

@@ -10,7 +10,7 @@ from open_cells import run_open_cells
 from sklearn.linear_model import Ridge
 
 from compendium.c23_anatomy.study import dissect
-from compendium.c23c_real_layer import study
+from compendium.c23c_real_layer import settings, study
 from spinformer.language.encoder import run_model
 from spinformer.language.text import sample_texts, text_windows
 from spinformer.language.untrained import example_model
@@ -300,3 +300,45 @@ def test_the_symmetry_of_scores_by_other_means():
         centred = study.centred_twice(shifted)
         found = float(study.pair_correlation(centred, centred.mT))
         assert found == pytest.approx(wanted, abs=0.06 if wanted == 0 else 1e-9)
+
+
+def test_lines_of_shuffled_weights_and_of_transposes_are_differences_by_layer(monkeypatch):
+    """From the first tokens of the texts, or from as many that follow."""
+    asked = []
+    texts = np.array([-0.2, -0.1, 0.0, 0.1, 0.2])
+    names = list(settings.MIXED)
+
+    def mixing(*, length, windows, left_out, skipped):
+        asked.append((length, windows, skipped))
+        scores = np.zeros((len(names), 6, 5))
+        scores[names.index("balanced")] = 0.7 + texts + 0.01 * np.arange(6)[:, None]
+        scores[names.index("balanced shuffled")] = 0.4 + texts
+        return {
+            count: scores - 0.001 * count * (np.array(names) == "balanced")[:, None, None]
+            for count in left_out
+        }
+
+    def symmetry(*, length, windows):
+        asked.append((length, windows.stop - windows.start, windows.start))
+        layer = 0.01 * np.arange(6)[:, None]
+        return {
+            "own": 0.5 + texts + layer,
+            "other head": 0.2 + texts,
+            "relabelled": 0.1 + 0 * texts + 0 * layer,
+        }
+
+    monkeypatch.setattr(settings, "mixing_scores", mixing)
+    monkeypatch.setattr(settings, "score_symmetry", symmetry)
+    for place in settings.PLACES:
+        for row in settings.settings_b9d.rows(64, place=place):
+            wanted = 0.3 + 0.01 * row["layer"] - 0.001 * row["left_out"] - 0.1
+            assert [row[name] for name in ("value", "low", "high")] == pytest.approx([wanted] * 3)
+            assert row["runs"] == 5
+        rows = settings.settings_b9e.rows(64, place=place)
+        for row in rows:
+            away = 0.3 if row["null"] == "other head" else 0.4
+            assert row["value"] == pytest.approx(away + 0.01 * row["layer"])
+        assert len({(row["null"], row["layer"]) for row in rows}) == len(rows) == 12
+    windows = settings.TOKENS // 64
+    firsts = [0, 0, windows, windows]
+    assert asked == [(64, windows, first) for first in firsts]

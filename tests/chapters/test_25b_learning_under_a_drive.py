@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -205,3 +206,91 @@ def test_the_open_cells_take_the_steps_of_the_package():
     np.testing.assert_allclose(told["pair_means"], mean, atol=1e-12)
     rate = entropy_rate(delayed, couplings=one_way, beta=beta) / 2
     assert told["pair_entropy"] == pytest.approx(float(rate), abs=1e-12)
+
+
+@pytest.mark.parametrize("arm", ["attention", "driven", "symmetric"])
+def test_every_setting_of_an_arm_is_tried_on_the_validation_part(arm, monkeypatch):
+    trained = []
+    scored = []
+
+    def train(kind, *, task, rate, strength, seed):
+        trained.append((kind, task, rate, strength))
+        return {study.UPDATES: trained[-1]}
+
+    def score(network, held, *, past_alone):
+        scored.append((held, past_alone))
+        return {"bits": network[2] + 10 * network[3]}
+
+    monkeypatch.setattr(study, "train", train)
+    monkeypatch.setattr(study, "score", score)
+    monkeypatch.setattr(study, "held_batch", lambda task, part: (task, part))
+    monkeypatch.setattr(study, "_thinned", lambda held: "a quarter")
+    rows = study.tuning_table.rows("text", arm=arm)
+    tried = {(row["rate"], row["strength"]): row["bits"] for row in rows}
+    # Attention has no strength of couplings to choose.
+    strengths = {*study.STRENGTHS[:1]} if arm == "attention" else {*study.STRENGTHS}
+    assert {*tried} == {(rate, strength) for rate in study.RATES for strength in strengths}
+    assert all(bits == rate + 10 * strength for (rate, strength), bits in tried.items())
+    assert {one[:2] for one in trained} == {(arm, "text")}
+    # Couplings that look ahead are judged by the past alone.
+    alone = arm == "symmetric"
+    assert set(scored) == {("a quarter" if alone else ("text", "validation"), alone)}
+
+
+def test_trained_arms_are_scored_on_the_test_part_at_their_chosen_setting(monkeypatch):
+    trained = []
+
+    def train(kind, *, task, rate, strength, seed, shuffled=False, split=0, looks=()):
+        trained.append((kind, task, rate, strength, seed, shuffled, split))
+        return {update: update for update in (*looks, study.UPDATES)}
+
+    def spins(network, tokens):
+        seen.append(len(tokens))
+        log_strength = torch.log(torch.tensor([1.0, 3.0])) + 0 * network
+        parts = SimpleNamespace(entropy_production=torch.tensor([1.0, 2.0]) + network)
+        return SimpleNamespace(log_strength=log_strength), parts
+
+    def score(network, held, *, past_alone=False):
+        return {"bits": network + 0.25 * len(held.tokens) + 0.5 * past_alone}
+
+    def held(task, *, part, split=0):
+        parts.append((task, part, split))
+        return SimpleNamespace(tokens=torch.zeros(400, 2))
+
+    seen = []
+    parts = []
+    for name, fake in {
+        "train": train,
+        "stationary_spins": spins,
+        "score": score,
+        "held_batch": held,
+        "_thinned": lambda batch: SimpleNamespace(tokens=batch.tokens[::4]),
+    }.items():
+        monkeypatch.setattr(study, name, fake)
+    for arm in (*study.ARMS, study.SHUFFLED):
+        rows = study.recall_table.rows(arm, seed=7)
+        kind = "driven" if arm == study.SHUFFLED else arm
+        chosen = study.chosen_setting(kind, task="recall")
+        assert trained[-1] == (kind, "recall", *chosen, 7, arm == study.SHUFFLED, 0)
+        assert [row["update"] for row in rows] == [*study.LOOKS, study.UPDATES]
+        for row in rows:
+            assert row["bits"] == row["update"] + 100
+            if arm == "attention":
+                assert np.isnan([row["entropy"], row["strength"]]).all()
+            else:
+                assert row["entropy"] == pytest.approx(1.5 + row["update"])
+                assert row["strength"] == pytest.approx(2.0)
+    assert parts == [("recall", "test", 0)] * len(parts)
+    for arm in study.TEXT_ARMS:
+        (row,) = study.text_table.rows(arm, split=1, seed=5)
+        chosen = study.chosen_setting(arm, task="text")
+        assert trained[-1] == (arm, "text", *chosen, 5, False, 1)
+        assert row["bits"] == study.UPDATES + 100
+        assert row["bits_quarter"] == study.UPDATES + 25
+        assert row["bits_past"] == study.UPDATES + 25.5
+        if arm == "attention":
+            assert np.isnan([row["entropy_before"], row["entropy_after"]]).all()
+        else:
+            assert row["entropy_before"] == pytest.approx(1.5)
+            assert row["entropy_after"] == pytest.approx(1.5 + study.UPDATES)
+    assert parts[-1] == ("text", "test", 1)

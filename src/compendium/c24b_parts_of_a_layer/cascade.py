@@ -15,11 +15,12 @@ from copy import deepcopy
 import numpy as np
 import torch
 
-from bookmaker.tables import Rows
-from compendium.common.rows import mean_rows
+from bookmaker.tables import Rows, stored
+from compendium.common.rows import mean_rows, parameter_product
 from compendium.common.token_classifiers import TokenClassifier, build_classifier
 from compendium.common.token_tasks import digit_task
 from compendium.common.token_training import train_arm
+from compendium.common.training_grids import QUARTERS
 from spinformer.core.random import torch_generator
 
 DEPTH = 4
@@ -34,7 +35,7 @@ def log_growth(network: TokenClassifier, tokens: torch.Tensor, *, seed: int) -> 
     generator = torch_generator(seed)
     for parameter in moved.layers[0].parameters():
         noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-        parameter += SIZE * parameter.square().mean().sqrt() * noise
+        parameter.add_(SIZE * parameter.square().mean().sqrt() * noise)
     here = plain.embed(tokens.double())
     there = here
     changes = []
@@ -45,28 +46,27 @@ def log_growth(network: TokenClassifier, tokens: torch.Tensor, *, seed: int) -> 
     return float(torch.tensor(changes[-1] / changes[0]).log())
 
 
-def growths(strength: float, rate: float, *, count: int = 5, updates: int = 120) -> Rows:
+@stored(
+    "settings_B11b",
+    parameter_product(strength=(0.1, 0.2, 0.3, 0.45, 0.6, 1.0), rate=QUARTERS[1:4:2]),
+    small={"strength": 0.2, "rate": 0.0018, "count": 2, "updates": 8},
+    seconds=6.0,
+    within={"value": 0.1, "low": 0.3, "high": 0.3},
+)
+def settings_b11b(strength: float, rate: float, *, count: int = 5, updates: int = 120) -> Rows:
     """Mean ln Γ of five stacks of spins on splits of their own, before and after training."""
     first = 3000 + round(1000 * strength) + (500 if rate > 0.003 else 0)
-    cells = [
-        {"rate": rate, "split": split, "strength": strength}
-        for split in range(first, first + count)
-    ]
-    rows = []
+    splits = range(first, first + count)
+    cells = parameter_product(rate=[rate], split=splits, strength=[strength])
     trained = train_arm("saddle", digit_task, cells, depth=DEPTH, steps=updates)
+    lines = []
     for look in ("before", "after"):
         found = []
-        for (_, network, task, _), cell in zip(trained, cells, strict=True):
+        for (_, network, task, _), split in zip(trained, splits, strict=True):
             if look == "before":
-                network = build_classifier(
-                    "saddle",
-                    seed=1000 * cell["split"],
-                    depth=DEPTH,
-                    strength=strength,
-                    **task.shape,
-                )
-            found.append(log_growth(network, task.test[0][:40], seed=cell["split"]))
-        rows.append(
-            {"data": f"g{strength} rate {rate}", "look": look} | mean_rows(np.array(found))[0]
-        )
-    return rows
+                start = {"depth": DEPTH, "strength": strength, **task.shape}
+                network = build_classifier("saddle", seed=1000 * split, **start)
+            found.append(log_growth(network, task.test[0][:40], seed=split))
+        line = {"data": f"g{strength} rate {rate}", "look": look}
+        lines.append(line | mean_rows(np.array(found))[0])
+    return lines

@@ -30,7 +30,7 @@ def _limit(regime: str, *, start: int, steps: int, seed: int) -> FiniteSizeCorre
     # A different number of tokens for each start, so that starts on one orbit differ in phase.
     windows, position = spread_windows(beta, count=1, settle=settle + start, seed=seed + start)
     return finite_size_corrections(
-        Network.document(), beta, window=windows[0], steps=steps, position=position
+        Network.poclopez2024(), beta, window=windows[0], steps=steps, position=position
     )
 
 
@@ -85,14 +85,14 @@ def closed_gains(
     *,
     start: int,
     bits: int,
-    texts: int,
     horizons: Sequence[int],
+    texts: int = 1000,
     independent: bool = False,
 ) -> np.ndarray:
     """ln of the naive mean field's error over the closure's, after each horizon, from one start.
 
     With `independent` bits the closure is the Gaussian mean field of kinetic Ising models. The
-    criterion of C18c, written before any of its figures: that theory refines the naive mean field
+    criterion of C18f, written before any of its figures: that theory refines the naive mean field
     if over thirty tokens its mean gain is above zero with its whole 95 % interval, from 10³ to 10⁷
     bits, in driven, quasi-periodic and periodic motion. Expected: it does if driven, where a text
     forgets its noise within a window, and not if quasi-periodic, where the phase keeps it.

@@ -170,7 +170,7 @@ def finite_size_corrections(
     Examples
     --------
     >>> found = finite_size_corrections(
-    ...     Network.document(), 1.2, window=np.zeros((4, 3)), steps=8, position=3
+    ...     Network.poclopez2024(), 1.2, window=np.zeros((4, 3)), steps=8, position=3
     ... )
     >>> found.mean(300).shape, found.deviation(300).shape
     ((12, 3), (12,))
@@ -219,7 +219,7 @@ def next_means(network: Network, windows: np.ndarray, *, beta: float, position: 
 
     Examples
     --------
-    >>> next_means(Network.document(), np.zeros((5, 4, 3)), beta=1.2, position=3).shape
+    >>> next_means(Network.poclopez2024(), np.zeros((5, 4, 3)), beta=1.2, position=3).shape
     (5, 3)
     """
     check_instance("network", network, Network)
@@ -258,7 +258,7 @@ def window_covariances(network: Network, path: np.ndarray, *, maps: np.ndarray) 
 
     Examples
     --------
-    >>> machine = Network.document()
+    >>> machine = Network.poclopez2024()
     >>> path = mean_path(machine, 1.2, window=np.zeros((4, 3)), steps=2)
     >>> window_covariances(machine, path, maps=linear_maps(machine, 1.2, path=path)).shape
     (3, 12, 12)
@@ -303,7 +303,7 @@ def noise_covariance(network: Network, path: np.ndarray, *, maps: np.ndarray) ->
 
     Examples
     --------
-    >>> machine = Network.document()
+    >>> machine = Network.poclopez2024()
     >>> path = mean_path(machine, 1.2, window=np.zeros((4, 3)), steps=2)
     >>> noise_covariance(machine, path, maps=linear_maps(machine, 1.2, path=path)).shape
     (6, 3, 3)
@@ -347,7 +347,7 @@ def mean_shift(
 
     Examples
     --------
-    >>> machine = Network.document()
+    >>> machine = Network.poclopez2024()
     >>> path = mean_path(machine, 1.2, window=np.zeros((4, 3)), steps=2)
     >>> maps = linear_maps(machine, 1.2, path=path)
     >>> mean_shift(machine, 1.2, path=path, maps=maps, position=3).shape
@@ -430,7 +430,7 @@ def predicted_rms(network: Network, covariance: np.ndarray) -> np.ndarray:
 
     Examples
     --------
-    >>> predicted_rms(Network.document(), np.zeros((5, 3, 3)))
+    >>> predicted_rms(Network.poclopez2024(), np.zeros((5, 3, 3)))
     array([0., 0., 0., 0., 0.])
     """
     check_instance("network", network, Network)
@@ -488,7 +488,7 @@ def gaussian_closure(
     Examples
     --------
     >>> found = finite_size_corrections(
-    ...     Network.document(), 1.2, window=np.zeros((4, 3)), steps=3, position=3
+    ...     Network.poclopez2024(), 1.2, window=np.zeros((4, 3)), steps=3, position=3
     ... )
     >>> gaussian_closure(found, 300).shape
     (7, 3)
