@@ -15,9 +15,9 @@ import numpy as np
 from scipy.optimize import fsolve
 
 from spinformer.dmft.cycles import find_cycle
-from spinformer.dmft.document import closed_curve
 from spinformer.dmft.mean_field import step
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.poclopez2024 import closed_curve
 
 
 def median(action: Callable[[], np.ndarray], repeats: int) -> tuple[float, np.ndarray]:
@@ -50,7 +50,7 @@ def plainly(start: Context, beta: float, period: int, network: Network) -> np.nd
 
 def main() -> None:
     """Print one row a cycle."""
-    network = Network.document()
+    network = Network.poclopez2024()
     zero = Context(np.zeros((4, 3)), 0)
     cases = [("driven", 1.26, 4, find_cycle(network, zero, beta=1.26, period=4).value)]
     for beta, period in ((1.25, 16), (1.2646, 44)):

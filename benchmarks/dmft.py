@@ -29,7 +29,7 @@ from spinformer.dmft import kernels
 from spinformer.dmft.attractors import find_attractors
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import lyapunov_spectrum
-from spinformer.dmft.mean_field import document_context, random_contexts, step, torch_step
+from spinformer.dmft.mean_field import poclopez2024_context, random_contexts, step, torch_step
 from spinformer.dmft.network import Context, Network
 
 LANES = 512
@@ -162,8 +162,8 @@ def main() -> None:
     print(f"{model}, {platform.system()}, Python {platform.python_version()}")
     print(f"numba {numba.__version__}, torch {torch.__version__}, NumPy {np.__version__}")
 
-    network = Network.document()
-    start = document_context(network, steps=2000)
+    network = Network.poclopez2024()
+    start = poclopez2024_context(network, steps=2000)
     betas = np.linspace(1.24, 1.28, LANES)
     lanes = Ensemble(network, start, beta=betas, threads=1)
     drive = network.position_overlaps()

@@ -50,7 +50,7 @@ def median_time(call: Callable[[int], object], tokens: int) -> float:
 
 def main() -> None:
     """Print one table."""
-    network = Network.document()
+    network = Network.poclopez2024()
     window = np.ones((network.context, network.segments))
     print(
         f"{platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}, "

@@ -85,7 +85,7 @@ def compare_updates(batch: tuple[int, ...], repeats: int) -> dict[str, float]:
 
 def compare_steps(systems: int, repeats: int) -> dict[str, float]:
     """Seconds of a step of the document's network, for each system."""
-    network = Network.document()
+    network = Network.poclopez2024()
     start = random_contexts(network, 0, count=systems)
     beta = np.full(systems, BETA)
     drive = network.position_overlaps()
@@ -135,7 +135,7 @@ def compare_steps(systems: int, repeats: int) -> dict[str, float]:
 
 def construction(repeats: int) -> float:
     """Seconds that an `Ensemble` of one system takes to be made."""
-    network = Network.document()
+    network = Network.poclopez2024()
     start = random_contexts(network, 0, count=1).select(0)
     make = repeated(lambda: Ensemble(network, start, beta=BETA), 100)
     return smallest({"make": (make, 100)}, repeats)["make"]

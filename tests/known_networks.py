@@ -27,7 +27,9 @@ OVERLAPS = np.array(
     ]
 )
 # Segments of different length, which equal fractions would hide.
-UNEVEN = replace(Network.document(), gamma=8.0, epsilon=0.1, fractions=np.array([0.5, 0.3, 0.2]))
+UNEVEN = replace(
+    Network.poclopez2024(), gamma=8.0, epsilon=0.1, fractions=np.array([0.5, 0.3, 0.2])
+)
 # One kind of bit in a window of one token: x → tanh βx.
 COIN = Network(
     semantic=np.ones((4, 1, 1)), position=np.ones((4, 1, 0)), context=1, gamma=1.0, epsilon=0.0
@@ -46,7 +48,7 @@ def merged(network):
 
 # With the position of the newest token.
 NETWORKS = [
-    (Network.document(), 3),
+    (Network.poclopez2024(), 3),
     (Network.segmented(1, features=2, segments=4, bits=3, context=5, gamma=9.0), 6),
     (Network.segmented(2, features=4, segments=2, bits=0, context=3, gamma=4.0, epsilon=0.0), 2),
     (

@@ -249,8 +249,7 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
         {"mask": ONES(1, 2)},
     ],
     "dmft.cycles.find_cycle": [{"period": 3}, {"start": Context(np.zeros((2, 4, 3)), 0)}],
-    "dmft.cycles.continue_cycle": [{"step": 0.0}, {"within": (0.6, 0.4)}, {"direction": "left"}],
-    "dmft.cycles.pseudo_arclength": [{"step": 0.0}, {"within": (0.6,)}, {"start": [[1.0, 0.0]]}],
+    "dmft.branches.continue_cycle": [{"step": 0.0}, {"within": (0.6, 0.4)}, {"direction": "left"}],
     "hopfield.density.log_prob": [{"states": ONES(3, 1)}],
     "hopfield.discrete.energy": [
         {"patterns": [1, 1, -1]},

@@ -17,6 +17,7 @@ from spinformer.hopfield.attention import attention, retrieval_step
 from spinformer.hopfield.continuous import energy, update
 from spinformer.hopfield.layer import AttentionModule, HopfieldLayer
 from spinformer.language.heads import head_report, overlap_energy
+from spinformer.spins.driven_module import DrivenSpinModule
 from spinformer.spins.module import SpinTransformerModule
 
 PAGE = (Path(__file__).parents[1] / "book" / "use.md").read_text(encoding="utf-8")
@@ -149,6 +150,11 @@ def test_axes_and_signs_are_those_of_the_page():
     torch.testing.assert_close(
         layer(x.transpose(0, 1), patterns=x.transpose(0, 1))[:, :1], alone.transpose(0, 1)
     )
+
+    # Modules of spins say which axis that is, too, as torch's layers do.
+    for module in (SpinTransformerModule(8, heads=2), DrivenSpinModule(8, heads=2)):
+        assert module.batch_first
+        torch.testing.assert_close(module(x)[:1], module(x[:1]))
 
     assert "The energy $U$ of a head is never positive" in PAGE
     assert bool((overlap_energy(x, keys=x, beta=1.0) < 0).all())

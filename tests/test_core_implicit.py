@@ -97,3 +97,19 @@ def test_forward_mode_has_the_same_derivatives_to_third_order():
         dual = torch.autograd.forward_ad.make_dual(start, torch.ones_like(start))
         pushed = torch.autograd.forward_ad.unpack_dual(total(dual)).tangent
     torch.testing.assert_close(pushed, (0.5 * start**-0.5).sum())
+
+
+def test_nested_reverse_transforms_have_the_same_derivatives():
+    """Of √a: torch ends the inner transform before its backward pass runs."""
+    start = torch.tensor([4.0, 9.0], dtype=torch.float64)
+
+    def total(a):
+        return implicit_root(lambda x, a: x * x - a, a.detach().sqrt(), a).sum()
+
+    reverse, grad = torch.func.jacrev, torch.func.grad
+    for second in (reverse(reverse(total)), reverse(grad(total))):
+        torch.testing.assert_close(second(start).diagonal(), -0.25 * start**-1.5)
+    third = reverse(reverse(reverse(total)))(start)
+    torch.testing.assert_close(third[0, 0, 0], 0.375 * start[0] ** -2.5)
+    fourth = reverse(reverse(reverse(reverse(total))))(start)
+    torch.testing.assert_close(fourth[0, 0, 0, 0], -0.9375 * start[0] ** -3.5)

@@ -6,17 +6,18 @@ from hypothesis import given, settings, strategies as st
 
 from spinformer.core.statistics import Estimate
 from spinformer.dmft import attractors
+from spinformer.dmft.birkhoff import bump_weights
 from spinformer.dmft.lyapunov import ChangePoint, detect_change_point, lyapunov_spectrum
-from spinformer.dmft.mean_field import document_context, random_contexts, trajectory
+from spinformer.dmft.mean_field import poclopez2024_context, random_contexts, trajectory
 from spinformer.dmft.network import Network
 
-NETWORK = Network.document()
+NETWORK = Network.poclopez2024()
 QUICK = {"transient": 30_000, "kept": 10_000, "exponent_steps": 10_000}
 
 
 @pytest.fixture(scope="module")
 def start():
-    return document_context(NETWORK, steps=20_000)
+    return poclopez2024_context(NETWORK, steps=20_000)
 
 
 @settings(deadline=None, max_examples=40, derandomize=True)
@@ -34,7 +35,7 @@ def test_the_period_of_a_cycle_holds_in_every_turn(period, seed):
 
 def test_bump_averages_converge_fast_on_rotations():
     angle = 2 * np.pi * (np.sqrt(5) - 1) / 2 * np.arange(4000)
-    weight = attractors.bump_weights(4000)
+    weight = bump_weights(4000)
     assert weight.sum() == pytest.approx(1.0)
     assert abs(weight @ np.cos(angle)) < 1e-13
     assert abs(np.cos(angle).mean()) > 1e-6
@@ -77,7 +78,7 @@ def test_streamed_histograms_equal_those_of_a_stored_trajectory(start):
             assert np.abs(counted.astype(int) - counts).sum() <= 4
     assert found.section.sum() > 100
     halves = np.stack([orbit[:, :2000], orbit[:, 2000:]])
-    mean = np.einsum("n,hbna->hba", attractors.bump_weights(2000), halves)
+    mean = np.einsum("n,hbna->hba", bump_weights(2000), halves)
     gap = np.abs(mean[0] - mean[1]).max(axis=-1)
     coarse = gap > 1e-9
     assert np.abs(found.digits + np.log10(gap))[coarse].max() < 1e-5

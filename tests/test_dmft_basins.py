@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from spinformer.dmft import Context, Map, Network, Regime, find_attractors, trajectory
+from spinformer.dmft.attractor_continuation import continue_attractors
 from spinformer.dmft.basins import (
     basin_fractions,
     basins_of_attraction,
-    continue_attractors,
     draw_starts,
     find_coexisting_attractors,
 )
@@ -58,7 +58,7 @@ def test_an_orbit_on_an_unstable_fixed_point_is_told_to_start_elsewhere():
     assert found.regime == Regime.UNDECIDED
     assert "start beside it" in str(found.advice())
     still = find_attractors(
-        Network.document(), Context(np.zeros((4, 3)), 0), beta=2.0, epsilon=0.0,
+        Network.poclopez2024(), Context(np.zeros((4, 3)), 0), beta=2.0, epsilon=0.0,
         transient=100, kept=400, exponent_steps=400,
     )  # fmt: skip
     assert "start beside it" in str(still.advice())
@@ -84,7 +84,7 @@ def test_the_standard_map_has_both_islands_and_chaos():
 
 
 def test_undecided_orbits_say_what_to_run_longer():
-    network = Network.document()
+    network = Network.poclopez2024()
     start = random_contexts(network, 0, count=1).select(0)
     hasty = {"transient": 50, "kept": 400, "exponent_steps": 400, "bins": 1}
     found = find_attractors(network, start, beta=np.linspace(1.20, 1.30, 40), **hasty)
@@ -189,7 +189,7 @@ def test_continued_attractors_keep_their_numbers_and_fractions():
 
 def test_the_fraction_of_a_basin_depends_on_the_law_of_the_contexts():
     """At β = 1.26451 narrow starts all end on the cycle of 44 steps, wide ones almost all."""
-    network = Network.document()
+    network = Network.poclopez2024()
     wide = find_coexisting_attractors(network, "uniform", count=64, beta=1.26451)
     assert "periodic 44" in wide.labels
     at = wide.labels.index("periodic 44")
@@ -198,7 +198,7 @@ def test_the_fraction_of_a_basin_depends_on_the_law_of_the_contexts():
 
 
 def test_laws_of_contexts():
-    network = Network.document()
+    network = Network.poclopez2024()
     sizes = {law: random_contexts(network, 0, count=4000, law=law).attention for law in START_LAWS}
     assert np.abs(sizes["uniform"]).max() <= 1.0
     assert 0.04 < np.abs(sizes["narrow"]).max() <= 0.05

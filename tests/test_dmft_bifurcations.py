@@ -1,4 +1,4 @@
-"""Cycles and bifurcations of maps with known answers, of the document's network and others."""
+"""Cycles and bifurcations of maps with known answers, of the published network and of others."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ from spinformer.dmft.maps import as_system
 FOLD = Bifurcation.FOLD
 FLIP = Bifurcation.FLIP
 TORUS = Bifurcation.NEIMARK_SACKER
-NETWORK = Network.document()
+NETWORK = Network.poclopez2024()
 ZERO = Context(np.zeros((4, 3)), 0)
 
 
@@ -298,7 +298,7 @@ def test_a_cycle_is_continued_in_any_parameter_of_a_network(parameter):
         assert np.abs(np.abs(point.multipliers) - 1.0).min() < 1e-6
 
 
-def test_the_curve_of_the_documents_onset_and_what_lies_on_it():
+def test_the_curve_of_the_published_onset_and_what_lies_on_it():
     """It begins on the closed form, turns subcritical between two Chenciner points, ends at 1:2."""
     driven = find_cycle(NETWORK, ZERO, period=4, beta=1.24)
     torus = find_bifurcation(NETWORK, driven, kind=TORUS)
@@ -307,7 +307,7 @@ def test_the_curve_of_the_documents_onset_and_what_lies_on_it():
     curve = continue_bifurcation(
         NETWORK, torus, parameters=("beta", "epsilon"), within=((0.5, 2.5), (0.0, 0.5))
     )
-    exact = onset(NETWORK)
+    exact = onset(NETWORK, epsilon=0.0)
     assert curve.values[0] == pytest.approx([exact.critical_beta, 0.0], abs=1e-7)
     assert curve.rotation[0] == pytest.approx(4 * exact.critical_rotation, abs=1e-6)
     found = {one.label: one.cycle.parameters["epsilon"] for one in reversed(curve.codimension_two)}
@@ -400,6 +400,77 @@ def test_two_branches_that_cross_are_told_from_a_fold():
         normal_form(ferromagnet, branch.bifurcations[0])
 
 
+COUPLING = np.array([[1.0, 0.2], [0.2, 0.9]])
+UNITS = Map(step=lambda x, g: np.tanh(g * (COUPLING @ x)), dimension=2, parameters={"g": 0.5})
+
+
+def test_behind_a_pitchfork_both_sides_of_the_other_branch_are_found():
+    """Of two coupled units: the branch that plain iteration reaches, and its mirror image."""
+    origin = continue_cycle(UNITS, find_cycle(UNITS, [0.0, 0.0], period=1), within=(0.5, 1.1))
+    (pitchfork,) = origin.bifurcations
+    assert pitchfork.kind == Bifurcation.BRANCH_POINT
+    critical = 1.0 / np.linalg.eigvalsh(COUPLING)[-1]
+    assert pitchfork.parameters["g"] == pytest.approx(critical, abs=1e-6)
+    beside = switch_branch(UNITS, pitchfork)
+    assert (beside.period, beside.stable) == (1, True)
+    branch = continue_cycle(UNITS, beside, within=(0.5, 2.0))
+    assert branch.complete
+    np.testing.assert_allclose(branch.values[[0, -1]], 2.0)
+    np.testing.assert_allclose(branch.value[0], -branch.value[-1], atol=1e-9)
+    assert branch.values.min() == pytest.approx(critical, abs=1e-3)
+    x = np.array([0.5, 0.5])
+    for _ in range(2000):
+        x = np.tanh(2.0 * COUPLING @ x)
+    ends = branch.value[[0, -1]]
+    np.testing.assert_allclose(ends[ends[:, 0] > 0.0][0], x, atol=1e-9)
+    # At the pitchfork this branch turns in the parameter and touches the other: nothing else.
+    assert branch.bifurcations == ()
+
+
+def test_behind_a_transcritical_bifurcation_the_other_branch_is_found():
+    """x = 0 and x = 1 − 1/r of the logistic map cross at r = 1."""
+    zero = continue_cycle(LOGISTIC, find_cycle(LOGISTIC, [0.0], period=1, r=0.5), within=(0.5, 2.0))
+    (crossing,) = zero.bifurcations
+    other = switch_branch(LOGISTIC, crossing)
+    branch = continue_cycle(LOGISTIC, other, within=(0.5, 2.0))
+    np.testing.assert_allclose(branch.value[:, 0], 1.0 - 1.0 / branch.values, atol=1e-6)
+    assert sorted(branch.values[[0, -1]]) == [0.5, 2.0]
+    # From the other branch it leads back.
+    (again,) = branch.bifurcations
+    assert again.kind == Bifurcation.BRANCH_POINT
+    assert abs(switch_branch(LOGISTIC, again).value[0]) < 1e-6
+
+
+def test_a_network_without_positions_magnetizes_in_a_pitchfork():
+    """One feature with equal weights: m = tanh(β m) behind β = 1, whatever γ."""
+    network = Network(semantic=np.ones((4, 1, 1)), context=3, gamma=2.0)
+    still = find_cycle(network, Context(np.zeros((3, 1)), 0), period=1, beta=0.5)
+    (pitchfork,) = continue_cycle(network, still, within=(0.5, 1.5)).bifurcations
+    assert pitchfork.beta == pytest.approx(onset(network).critical_beta, abs=1e-6)
+    beside = switch_branch(network, pitchfork)
+    magnetized = continue_cycle(network, beside, within=(0.5, 1.5))
+    assert magnetized.bifurcations == ()
+    end = magnetized.select(-1)
+    m = abs(end.value.attention[0, 0])
+    assert m == pytest.approx(np.tanh(1.5 * m), abs=1e-9)
+    assert m > 0.5
+
+
+def test_a_branch_point_without_two_branches_is_refused():
+    origin = continue_cycle(UNITS, find_cycle(UNITS, [0.0, 0.0], period=1), within=(0.5, 1.1))
+    (pitchfork,) = origin.bifurcations
+    with pytest.raises(ValueError, match="must be a branch point that continue_cycle found"):
+        switch_branch(UNITS, replace(pitchfork, tangent=None))
+    # Three equal units: two multipliers reach one together with that of the mean.
+    three = Map(step=lambda x, g: np.tanh(g * x), dimension=3, parameters={"g": 0.5})
+    at_one = find_cycle(three, np.zeros(3), period=1, g=1.0)
+    several = replace(
+        at_one, kind=Bifurcation.BRANCH_POINT, tangent=np.array([0.0, 0.0, 0.0, 1.0]), along="g"
+    )
+    with pytest.raises(ValueError, match="one multiplier at 1, got several"):
+        switch_branch(three, several)
+
+
 def test_what_does_not_fit_is_refused_by_name():
     point = find_cycle(HENON, [0.9, 0.3], period=1)
     for call, word in (
@@ -409,7 +480,10 @@ def test_what_does_not_fit_is_refused_by_name():
         (lambda: find_cycle(HENON, [0.9], period=1), "start"),
         (lambda: continue_cycle(HENON, point, within=(0.0, 1.0)), "parameter"),
         (lambda: normal_form(HENON, point), "point must be a bifurcation"),
-        (lambda: switch_branch(HENON, point, parameter="a"), "point must be a flip"),
+        (
+            lambda: switch_branch(HENON, point, parameter="a"),
+            "point must be a flip or a branch point",
+        ),
         (
             lambda: find_cycle(replace(HENON, step=lambda x, a, b: x[:1]), [0.9, 0.3], period=1),
             "step must return the shape",

@@ -1,4 +1,4 @@
-"""Orbit diagrams, phase diagrams that can be resumed, and statistics of attention."""
+"""Orbit diagrams, phase diagrams, and statistics of attention."""
 
 from functools import partial
 
@@ -22,12 +22,12 @@ from spinformer.dmft import (
 from spinformer.dmft.mean_field import token_overlaps
 
 LOGISTIC = Map(step=lambda x, r: r * x * (1.0 - x), dimension=1, parameters={"r": 3.2})
-NETWORK = Network.document()
+NETWORK = Network.poclopez2024()
 START = Context(np.full((4, 3), 0.1), 0)
 short_diagram = partial(phase_diagram, transient=2000, kept=1000, exponent_steps=500)
 
 
-def test_orbit_diagram_of_the_logistic_map_and_of_the_document():
+def test_orbit_diagram_of_the_logistic_map_and_of_the_published_network():
     values = np.array([2.8, 3.2, 3.5, 3.9])
     found = orbit_diagram(LOGISTIC, [0.4], parameter="r", values=values, kept=64)
     counts = [len(np.unique(row.round(9))) for row in found.points[..., 0]]
@@ -79,36 +79,18 @@ def test_a_phase_diagram_holds_what_find_attractors_says():
     assert logistic.period.tolist() == [[1, 2]]
 
 
-def test_a_phase_diagram_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
-    plane = partial(
-        short_diagram,
-        start=START,
-        across=("beta", [0.4, 1.2]),
-        upwards=("gamma", [20.0, 60.0, 120.0]),
-    )
-    whole = plane(NETWORK)
-    calls = []
-    classify = module.classify_regimes
-
-    def stopping(*args, **options):
-        calls.append(options["gamma"])
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return classify(*args, **options)
-
-    monkeypatch.setattr(module, "classify_regimes", stopping)
-    with pytest.raises(KeyboardInterrupt):
-        plane(NETWORK, folder=tmp_path / "plane")
-    again = plane(NETWORK, folder=tmp_path / "plane")
-    assert calls == [20.0, 60.0, 120.0, 120.0]
-    assert again == whole
-    other = NETWORK.with_parameters(epsilon=0.03)
-    with pytest.raises(ValueError, match="folder"):
-        plane(other, folder=tmp_path / "plane")
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "thesis.tex").write_text("mine")
-    with pytest.raises(ValueError, match="folder"):
-        plane(NETWORK, folder=tmp_path / "full")
+def test_undecided_cells_say_what_to_run_longer():
+    """Cells that a short run leaves open are decided by the run that their advice asks for."""
+    axes = {"across": ("beta", [0.5, 1.2, 1.24]), "upwards": ("gamma", [NETWORK.gamma])}
+    short = short_diagram(NETWORK, START, transient=0, **axes)
+    undecided = short.regime == Regime.UNDECIDED
+    assert undecided.any()
+    assert ((short.reasons != "") == undecided).all()
+    assert sum(short.advice().values()) == undecided.sum()
+    assert all("transient" in words for words in short.advice())
+    longer = short_diagram(NETWORK, START, transient=60_000, **axes)
+    assert (longer.regime == Regime.PERIODIC).all()
+    assert longer.advice() == {}
 
 
 def test_statistics_of_attention_are_those_of_plain_steps():

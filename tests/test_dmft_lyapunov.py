@@ -16,10 +16,10 @@ from spinformer.dmft.lyapunov import (
     lyapunov_spectrum,
     period_map,
 )
-from spinformer.dmft.mean_field import document_context, random_contexts, trajectory
+from spinformer.dmft.mean_field import poclopez2024_context, random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
 
-NETWORK = Network.document()
+NETWORK = Network.poclopez2024()
 
 
 def plain_exponents(network, context, beta, *, count, **how):
@@ -123,7 +123,7 @@ def test_stretches_that_are_no_multiple_of_the_steps_between_lose_nothing():
 
 
 def test_same_numbers_whatever_the_lanes_and_threads():
-    start = document_context(NETWORK, steps=500)
+    start = poclopez2024_context(NETWORK, steps=500)
     beta = np.linspace(1.24, 1.4, 130)
     spectrum = partial(lyapunov_spectrum, NETWORK, start, steps=200, count=3, align=50)
     many = spectrum(beta=beta, threads=2)

@@ -5,11 +5,11 @@ import pytest
 from known_networks import tangent_map
 
 from compendium.c32_paths_to_mean_fields.functional import odd_correlations
-from spinformer.dmft.attractors import rotation_number, stroboscopic_section
 from spinformer.dmft.cycles import Bifurcation, find_bifurcation, find_cycle
 from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.stroboscopic import rotation_number, stroboscopic_section
 
 
 def drawn(seed, *, bits=2, context=4, **others):
@@ -66,7 +66,9 @@ def test_explicit_bits_of_real_weights_are_segments_and_starts_and_parameters_ar
 def test_the_onset_scales_with_the_weights():
     network = drawn(6)
     larger = Network(semantic=1e-6 * network.semantic, context=4, gamma=1.0)
-    assert onset(larger).critical_beta == pytest.approx(1e12 * onset(network).critical_beta)
+    assert onset(larger).critical_beta == pytest.approx(
+        1e12 * onset(network, epsilon=0.0).critical_beta
+    )
     # A matrix of rank one: the other eigenvalues are zero, however small the weights.
     flat = Network(semantic=np.full((4, 3, 2), 1e-7), context=4, gamma=1.0)
     assert np.isinf(onset(flat).beta).tolist() == [False, True, True]
@@ -77,7 +79,7 @@ def test_cycles_curves_and_their_bifurcations_of_real_weights():
     network = drawn(6)
     first = find_cycle(network, Context(np.zeros((4, 3)), 0), beta=0.5, period=4)
     assert abs(first.multipliers[0]) < 1.0
-    expected = onset(network, epsilon=0.02).critical_beta
+    expected = onset(network).critical_beta
     near = find_cycle(network, first.value, beta=expected, period=4)
     point = find_bifurcation(network, near, kind=Bifurcation.NEIMARK_SACKER)
     assert point.beta == pytest.approx(expected, rel=0.1)
@@ -87,6 +89,15 @@ def test_cycles_curves_and_their_bifurcations_of_real_weights():
     assert spread[0] < 1e-6 < 1e-3 < spread[2]
     turn = rotation_number(points[1])
     assert turn.value == pytest.approx(point.rotation, abs=0.02)
+
+
+def test_points_that_do_not_move_have_no_rotation_number():
+    angle = 2 * np.pi * 0.3 * np.arange(100)
+    circle = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+    found = rotation_number(np.stack([circle, np.full_like(circle, 0.7), 1e-6 * circle]))
+    assert np.isnan(found.value[1])
+    assert np.isnan(found.error[1])
+    np.testing.assert_allclose(found.value[[0, 2]], 0.3, atol=1e-12)
 
 
 def test_what_does_not_fit_is_refused_by_name():
@@ -109,7 +120,7 @@ def test_every_instability_is_an_eigenvalue_on_the_unit_circle(seed):
     network = Network.segmented(
         seed, features=features, segments=segments, bits=3, context=context, gamma=1.0 + 30 * seed
     )
-    found = onset(network)
+    found = onset(network, epsilon=0.0)
     for beta, rotation in zip(found.beta, found.rotation, strict=True):
         if np.isfinite(beta):
             z = at_rest(network, beta, epsilon=0.0)
@@ -123,15 +134,15 @@ def test_every_instability_is_an_eigenvalue_on_the_unit_circle(seed):
         assert np.abs(at_rest(network, 50.0, epsilon=0.0)).max() < 1e-3
 
 
-def test_the_documents_network():
-    network = Network.document()
-    found = onset(network)
+def test_the_published_network():
+    network = Network.poclopez2024()
+    found = onset(network, epsilon=0.0)
     assert found.critical_beta == pytest.approx(1.22124, abs=5e-6)
     assert found.critical_rotation == pytest.approx(0.05888, abs=5e-6)
     # γ drops out, ε does not; at γ = 0 the position averages out of a whole window.
     for gamma in (0.0, 50.0):
         z = at_rest(network, found.critical_beta, gamma=gamma, epsilon=0.0)
         assert np.abs(z).max() == pytest.approx(1.0, abs=1e-12)
-    shifted = onset(network, epsilon=0.02).critical_beta
+    shifted = onset(network).critical_beta
     assert shifted == pytest.approx(1.24616, abs=5e-6)
     assert np.abs(at_rest(network, shifted, gamma=0.0)).max() == pytest.approx(1.0, abs=1e-12)

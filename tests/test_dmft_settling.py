@@ -7,13 +7,13 @@ from known_networks import COIN
 from compendium.c33_phase_transitions.slow import exponents_table, relaxation_times_table
 from compendium.common.stored_exponents import exponent_of_chaos
 from spinformer.dmft import settling
-from spinformer.dmft.document import MOTIONS, attractor_window, chaotic_contexts
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.poclopez2024 import MOTIONS, attractor_window, chaotic_contexts
 from spinformer.dmft.settling import relaxation_time, settled_contexts
 
-NETWORK = Network.document()
+NETWORK = Network.poclopez2024()
 
 
 def mean_square(context, beta):

@@ -19,7 +19,7 @@ from spinformer.dmft.finite_size import (
 )
 from spinformer.dmft.network import KEY, OUTPUT, Network
 
-NETWORK = Network.document()
+NETWORK = Network.poclopez2024()
 
 
 @pytest.mark.parametrize(("network", "position"), NETWORKS)

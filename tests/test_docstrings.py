@@ -5,6 +5,7 @@ import dataclasses
 import enum
 import importlib
 import inspect
+import math
 import pkgutil
 import re
 import textwrap
@@ -115,6 +116,32 @@ def refuses(found):
     return checked or any(isinstance(node, ast.Raise) for node in nodes)
 
 
+def default_faults(found, named):
+    """Where the default that a docstring states is not that of the signature, in words."""
+    parameters = inspect.signature(found).parameters
+    # A default is written as in Python, with the names of its module.
+    scope = {"inf": math.inf, "nan": math.nan, **vars(inspect.getmodule(found))}
+    for entry in named:
+        name, _, kind = entry.partition(" : ")
+        parameter = parameters.get(name.lstrip("*"))
+        actual = parameter.default if parameter else inspect.Parameter.empty
+        stated = re.search(r"\bdefault (.+)$", kind)
+        if stated is None:
+            if (
+                actual is not inspect.Parameter.empty
+                and "optional" not in kind
+                and actual is not None
+            ):
+                yield f"the default of {name} must be stated, it is {actual}"
+            continue
+        wanted = eval(stated[1], scope)
+        if actual is inspect.Parameter.empty:
+            yield f"the default of {name} is stated, {wanted}, and there is none"
+        # A field of a record that a function makes anew for each.
+        elif repr(actual) != "<factory>" and str(wanted) != str(actual) and wanted != actual:
+            yield f"the default of {name} is {actual}, the docstring says {wanted}"
+
+
 def faults(found):
     """What is wrong with the docstring of a public name, in words."""
     docstring = inspect.getdoc(found) or ""
@@ -141,6 +168,8 @@ def faults(found):
         yield f"arguments must be explained in order, {arguments(found)}, got {explained}"
     if any(not name.partition(" : ")[2] for name in named):
         yield "each argument must have a type"
+    elif explained == arguments(found) and explained:
+        yield from default_faults(found, named)
     returned = None if inspect.isclass(found) else inspect.signature(found).return_annotation
     if (returned not in (None, "None")) != bool({"Returns", "Yields"} & told.keys()):
         yield f"Returns or Yields must be there for what returns something, here {returned}"
@@ -196,6 +225,9 @@ def example(states: list, *, beta: float = 1.0) -> float:
         ("Energy of a state.", "energy of a state", "summary"),
         ("beta : float, default 1.0", "gamma : float", "arguments must"),
         ("beta : float, default 1.0", "beta", "type"),
+        ("beta : float, default 1.0", "beta : float, default 2.0", "default of beta is"),
+        ("beta : float, default 1.0", "beta : float", "must be stated"),
+        ("shape (N,)", "default ()", "there is none"),
         ("    Spins.\n", "", "whole sentences"),
         ("    Spins.\n", "    Spins\n", "whole sentences"),
         ("Returns\n-------\nfloat\n    The energy.\n\n", "", "Returns"),

@@ -732,7 +732,7 @@ def test_lifetimes():
 
 @answers("33c.1", "33c.2", "33c.3", "33c.4")
 def test_bifurcations():
-    found = onset(Network.document())
+    found = onset(Network.poclopez2024(), epsilon=0.0)
     mu = found.mu[0]
     pattern = r"varphi = ([\d.]+)\$, .* = ([\d.]+)\\,\(T\+1\)\$ tokens. This is ([\d.]+) for"
     angle, turn, four, three = said("33c", rf"{pattern} .T = 4. and ([\d.]+)", 4)
@@ -830,7 +830,7 @@ def test_other_tokens_and_learning():
     share, words, bits, tens = said(
         "35", r"\$2\^\{([\d.]+)\\cdot(\d+)\} = 2\^\{(\d+)\}\$, more than \$10\^\{(\d+)\}", 4
     )
-    letters = LetterNetwork.from_binary(Network.document())
+    letters = LetterNetwork.from_binary(Network.poclopez2024())
     assert site_information(letters, ATTENTION, beta=BETA) / math.log(2) == near(share, 3)
     assert share * words == near(bits, 0)
     assert math.floor(bits * math.log10(2)) == tens

@@ -32,7 +32,7 @@ def drawn(number):
     generator = np.random.default_rng(number)
     bits = number % 3
     other = Network.segmented(number, bits=bits, epsilon=0.02 if bits else 0.0)
-    network = Network.document() if number % 2 else other
+    network = Network.poclopez2024() if number % 2 else other
     parameters = {
         "beta": float(generator.uniform(0.8, 1.4)),
         "gamma": float(generator.uniform(20.0, 200.0)),

@@ -160,7 +160,7 @@ def test_its_charts_hold_the_tokens_of_the_package(browser, page):
     steps = tokens(browser)
     at, shown = charts(browser)[PATH]
     assert at == list(range(steps - 240, steps))
-    network = Network.document()
+    network = Network.poclopez2024()
     start = map_data()["the paper's"]["starts"][STARTS[0]]
     context = Context(np.array(start["attention"]), start["position"])
     # The knob of γ has two decimals.

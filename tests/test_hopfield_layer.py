@@ -564,7 +564,7 @@ def test_nothing_is_made_on_another_device_than_that_of_the_input():
     x = draw(2, 5, 12)
     padding = x[..., 0] > 1
     mask = torch.zeros(5, 5)
-    network = Network.document()
+    network = Network.poclopez2024()
     generator = torch.Generator().manual_seed(0)
     semantic = torch.tensor(network.semantic)
     fractions = torch.tensor(network.fractions)

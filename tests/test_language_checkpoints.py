@@ -5,13 +5,16 @@ import multiprocessing
 import os
 import shutil
 import time
+import tracemalloc
+import weakref
 
 import gguf
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
-from spinformer.language import checkpoints
+from spinformer.language import checkpoints, gguf_conversion
 from spinformer.language.checkpoints import SHIPPED, cache_folder, load_checkpoint
 from spinformer.language.decoder import encode, load_decoder, run_decoder
 from spinformer.language.minilm import ModelUnavailable
@@ -27,12 +30,23 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
-@pytest.fixture
-def gguf_file(tmp_path):
-    """A model of the Llama layout with one block, quantized to eight bits, and four words."""
+# Norms of each layout, with one number for each entry of a token or, in the second list, of a head.
+NORMS = {
+    "llama": (("blk.0.attn_norm", "blk.0.ffn_norm", "output_norm"), ()),
+    "gemma3": (
+        (
+            *(f"blk.0.{name}_norm" for name in ("attn", "post_attention", "ffn", "post_ffw")),
+            "output_norm",
+        ),
+        ("blk.0.attn_q_norm", "blk.0.attn_k_norm"),
+    ),
+}
+
+
+def write_gguf(file, layout="llama", *, words=4, without=()):
+    """A model with one block, quantized to eight bits, and a tokenizer of four words."""
     rng = np.random.default_rng(0)
-    file = tmp_path / "small.gguf"
-    writer = gguf.GGUFWriter(file, "llama")
+    writer = gguf.GGUFWriter(file, layout)
     writer.add_block_count(1)
     writer.add_head_count(4)
     writer.add_head_count_kv(2)
@@ -41,7 +55,10 @@ def gguf_file(tmp_path):
     writer.add_context_length(128)
     writer.add_rope_freq_base(1e5)
     writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_vocab_size(4)
+    writer.add_key_length(16)
+    writer.add_value_length(16)
+    writer.add_sliding_window(8)
+    writer.add_vocab_size(words)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm")
     writer.add_array("tokenizer.ggml.tokens", ["<|end|>", "a", "b", "ab"])
@@ -51,21 +68,31 @@ def gguf_file(tmp_path):
     writer.add_eos_token_id(0)
     kind = gguf.GGMLQuantizationType.Q8_0
     shapes = {
-        "token_embd": (4, 64),
+        "token_embd": (words, 64),
         **{f"blk.0.{name}": (64, 64) for name in ("attn_q", "attn_output")},
         **{f"blk.0.{name}": (32, 64) for name in ("attn_k", "attn_v")},
         **{f"blk.0.ffn_{name}": (64, 64) for name in ("gate", "up", "down")},
     }
+    for name in without:
+        del shapes[name]
     for name, shape in shapes.items():
         matrix = rng.normal(size=shape).astype(np.float32)
         writer.add_tensor(f"{name}.weight", gguf.quantize(matrix, kind), raw_dtype=kind)
-    for name in ("blk.0.attn_norm", "blk.0.ffn_norm", "output_norm"):
-        writer.add_tensor(f"{name}.weight", np.ones(64, dtype=np.float32))
+    for width, names in zip((64, 16), NORMS[layout], strict=True):
+        for name in names:
+            gains = 1 + 0.1 * rng.normal(size=width).astype(np.float32)
+            writer.add_tensor(f"{name}.weight", gains)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return file
+
+
+@pytest.fixture
+def gguf_file(tmp_path):
+    """A model of the Llama layout."""
+    write_gguf(tmp_path / "small.gguf")
+    return tmp_path / "small.gguf"
 
 
 def stored_words(file):
@@ -90,6 +117,68 @@ def test_a_file_is_converted_once_and_keeps_its_numbers(gguf_file, cache, monkey
     torch.testing.assert_close(again.model.get_input_embeddings().weight, words.double())
     # A folder of one's own.
     assert load_checkpoint(folder).name == folder.name
+
+
+@pytest.mark.parametrize("layout", NORMS)
+def test_numbers_are_those_that_transformers_reads(layout, cache, tmp_path, monkeypatch):
+    """In one file and in several, and rows dequantized all at once and one by one."""
+    file = tmp_path / f"{layout}.gguf"
+    write_gguf(file, layout)
+    expected = AutoModelForCausalLM.from_pretrained(
+        tmp_path, gguf_file=file.name, dtype=torch.float32
+    ).state_dict()
+    assert len(expected) > 10
+    for largest in (gguf_conversion._SHARD, 1000):
+        monkeypatch.setattr(gguf_conversion, "_SHARD", largest)
+        monkeypatch.setattr(gguf_conversion, "_PIECE", largest)
+        found = load_checkpoint(file).model.state_dict()
+        assert found.keys() == expected.keys()
+        for name, values in expected.items():
+            torch.testing.assert_close(found[name], values, rtol=0, atol=0)
+        [folder] = cache.iterdir()
+        several = largest == 1000
+        assert (len([*folder.glob("*.safetensors")]) > 1) == several
+        shutil.rmtree(folder)
+
+
+def test_little_more_than_the_largest_matrix_is_in_memory(tmp_path, monkeypatch):
+    words = 1 << 17
+    write_gguf(tmp_path / "wide.gguf", words=words)
+    monkeypatch.setattr(gguf_conversion, "_PIECE", 1 << 18)
+    [tensor] = [
+        one
+        for one in gguf.GGUFReader(tmp_path / "wide.gguf").tensors
+        if one.name == "token_embd.weight"
+    ]
+    tracemalloc.start()
+    values = gguf_conversion._dequantized(tensor)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert values.nbytes == 4 * 64 * words
+    assert peak < 1.2 * values.nbytes
+
+
+def test_what_was_gathered_is_written_before_more_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(gguf_conversion, "_SHARD", 1000)
+    alive = []
+
+    def tensors():
+        for number in range(5):
+            values = torch.full((200,), float(number))
+            alive.append(weakref.ref(values))
+            yield f"matrix {number}", values
+            del values
+            # Of the matrices before, none but the last is still there when the next is asked for.
+            assert sum(one() is not None for one in alive) <= 2
+
+    gguf_conversion._write_shards(tensors(), tmp_path)
+    assert len([*tmp_path.glob("*.safetensors")]) == 3
+
+
+def test_a_file_that_lacks_a_matrix_is_refused(cache, tmp_path):
+    write_gguf(tmp_path / "short.gguf", without=["blk.0.ffn_up"])
+    with pytest.raises(ModelUnavailable, match=r"lacks weights .*mlp\.up_proj\.weight"):
+        load_checkpoint(tmp_path / "short.gguf")
 
 
 @pytest.mark.parametrize("damage", ["cut off", "missing", "no list", "odd list"])

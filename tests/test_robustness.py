@@ -31,7 +31,8 @@ CONFIRMED = f"{REGIONAL}  confirmed: {FOLDER}/confirm_A1.csv\n"
 def line(number, value, **choices):
     """A line of a table with an interval of ± 0.1, and runs of its own."""
     row = {"data": f"seed {number}", "rate": (0.01, 0.02, 0.03)[number % 3], "start": "cold"}
-    return row | {"value": value, "low": value - 0.1, "high": value + 0.1, "runs": 5} | choices
+    outcome = {"value": value, "low": value - 0.1, "high": value + 0.1, "runs": 5}
+    return row | choices | outcome | {"loss": 0.1 * number}
 
 
 def lines(values, *, first=0, **choices):
@@ -189,6 +190,7 @@ def test_a_region_is_confirmed_by_fresh_runs(book, confirm, drawn_for, message):
         ("holds if", "rate < 0.015", "the region `rate < 0.015` covers 4 of 12 settings"),
         ("holds if", "rate < 0.025 or split == 1", "names split, which is a draw and no choice"),
         ("holds if", "rate < 0.025 and data != 'seed 0'", "names data, which is a draw"),
+        ("held in", "loss < 0.75", "names loss, which is a result and no choice"),
         # What only a region found afterwards has to show by itself; a row never confirms itself.
         ("held in", "rate < 0.025", ""),
         ("held in", "rate < 0.035", "4 of 12 settings in the region `rate < 0.035` of settings_"),

@@ -91,13 +91,12 @@ def test_masks(kind, which):
 
 @pytest.mark.parametrize("kind", MODULES)
 def test_tiles_do_not_mix(kind, monkeypatch):
-    """Of one system, of some and of all; transposed block by block, and at once."""
+    """Of one system, of some and of all."""
     module = _module(kind)
     inputs = normal(4, 3, 7, 12).requires_grad_()
     want = _slopes(module, inputs, False)
-    for tile, block in ((1, 2), (5 * 49, 2), (5 * 49, 1000)):
+    for tile in (1, 5 * 49):
         monkeypatch.setattr(fused, "_TILE", tile)
-        monkeypatch.setattr(fused, "_FAST_TRANSPOSE", block)
         for one, other in zip(_slopes(module, inputs, False), want, strict=True):
             torch.testing.assert_close(one, other, rtol=0, atol=1e-11)
 
@@ -105,7 +104,7 @@ def test_tiles_do_not_mix(kind, monkeypatch):
 @pytest.mark.parametrize("kind", ["one step", "saddle", "driven"])
 def test_no_matrix_of_couplings_is_kept(kind):
     """What is kept grows with N, and at the saddle by one matrix: less than three would take."""
-    sites = 96
+    sites = 192
     module = _module(kind, dtype=torch.float32)
     inputs = normal(5, 1, sites, 12).float().requires_grad_()
     kept = {}
@@ -134,17 +133,31 @@ def test_gradients_have_gradients_through_plain_operations(kind):
     assert torch.autograd.gradgradcheck(call, (inputs, *values), fast_mode=True)
 
 
-@pytest.mark.parametrize("sites", [6, 40])
-@pytest.mark.parametrize("strength", [0.3, 4.0])
-def test_the_saddle_is_the_saddle_from_either_start(sites, strength, monkeypatch):
-    """Weak couplings start from mean-field sweeps; where that fails the search takes over."""
-    called = []
-    search = fused.saddle_of
-    monkeypatch.setattr(fused, "saddle_of", lambda *given: called.append(1) or search(*given))
+@pytest.mark.parametrize("strength", [0.3, 1.0])
+def test_newton_finds_the_saddle_without_the_search(strength, monkeypatch):
+    """Also where spins order, and half the sites are masked."""
+    monkeypatch.setattr(fused, "saddle_of", None)
     module = _module("saddle", coupling_strength=strength)
-    inputs = normal(7, 2, sites, 12).requires_grad_()
+    inputs = normal(7, 2, 40, 12).requires_grad_()
     _assert_same(module, inputs, 1e-9)
-    assert bool(called) == (strength == 4.0)
+    padded = torch.arange(40).expand(2, 40) >= 20
+    _assert_same(module, inputs, 1e-9, src_key_padding_mask=padded)
+
+
+@pytest.mark.parametrize("stop", ["no steps", "far away", "not finite"])
+def test_the_search_finds_the_saddle_where_newton_does_not(stop, monkeypatch):
+    module = _module("saddle", coupling_strength=4.0)
+    inputs = normal(7, 2, 20, 12).requires_grad_()
+    if stop == "no steps":
+        monkeypatch.setattr(fused, "_NEWTON_STEPS", 0)
+    else:
+        start = 0.01 if stop == "far away" else torch.nan
+        monkeypatch.setattr(
+            fused,
+            "_mean_field_multipliers",
+            lambda fields, *_: torch.full_like(fields, start)[..., :1],
+        )
+    _assert_same(module, inputs, 1e-9)
 
 
 def test_a_gradient_of_the_mask_takes_the_plain_operations():
@@ -164,20 +177,3 @@ def test_threads_have_work_matrices_of_their_own():
         with ThreadPoolExecutor(4) as pool:
             for _ in range(5):
                 assert all(map(torch.equal, pool.map(module, inputs), want))
-
-
-def test_an_expansion_that_does_not_arrive_changes_nothing():
-    """A step that is none of Newton's leaves lengths that ask for a second one of its own size."""
-    generator = torch.Generator().manual_seed(1)
-    fields = torch.randn(2, 5, 3, generator=generator, dtype=DOUBLE)
-    one = torch.ones(2, 1, 1, dtype=DOUBLE)
-    systems = fused._Systems(fields, fields, fields, one, one, None, None)
-    inverse = torch.eye(5, dtype=DOUBLE).repeat(2, 1, 1)
-    mean = 0.5 * inverse @ fields
-    hessian = fused._hessian(systems, inverse, mean, torch.empty_like(inverse))
-    work = [torch.empty_like(inverse) for _ in range(5)]
-    work[2].copy_(inverse)
-    work[3].copy_(hessian)
-    step = 1e-3 * torch.randn(2, 5, 1, generator=generator, dtype=DOUBLE)
-    assert not fused._expand(systems, mean, step, 1e-3, work)
-    torch.testing.assert_close(work[2], inverse, rtol=0, atol=0)

@@ -4,9 +4,10 @@ A line of such a table is one combination of choices that a reasonable person co
 split, family of seeds, law of the starts, null, gauge, size, time, rate): `data`, the id of the raw
 runs behind the line, a column for each choice, then `value` with its interval `low`, `high` (95 %),
 arranged so that a value above zero speaks for the statement, and `runs`, the trainings, starts or
-systems behind it. Lines that read the same runs share their `data`, so that runs are counted and
-not readings of them. A line stands if its interval is above zero, it is against if its interval
-is below, and else it is undecided.
+systems behind it. Columns behind `runs` are further results of the line, and no choices. Lines that
+read the same runs share their `data`, so that runs are counted and not readings of them. A line
+stands if its interval is above zero, it is against if its interval is below, and else it is
+undecided.
 
 A region is a condition on the columns. It is written first; then the command `table` makes the
 confirming table `confirm_ID.csv` from fresh runs, and its first line records the region.
@@ -96,8 +97,13 @@ def in_region(table: Columns, region: str) -> np.ndarray:
 
 
 def choices(table: Columns) -> list[str]:
-    """Return the columns that are choices: neither the outcome nor the id of the runs."""
-    return [name for name in table if name != DATA and name not in OUTCOME]
+    """Return the columns that are choices: those before the outcome, without the id of the runs.
+
+    >>> choices(dict.fromkeys(["data", "rate", "value", "low", "high", "runs", "final_loss"]))
+    ['rate']
+    """
+    names = list(table)
+    return [name for name in names[: names.index(OUTCOME[0])] if name != DATA]
 
 
 def is_draw(column: str) -> bool:
@@ -116,7 +122,7 @@ def threshold_axes(table: Columns) -> list[str]:
     Between two of their values every line is shifted by one and the same constant, its interval
     too. Such a threshold stands once, in the criterion of the row.
     """
-    names = [name for name in table if name not in OUTCOME]
+    names = [DATA, *choices(table)]
     outcomes = np.column_stack([table[name] for name in OUTCOME[:3]]).astype(float)
     # Tables hold six significant digits.
     rounding = 1e-5 * np.abs(outcomes).max()
@@ -172,8 +178,11 @@ def verdict_faults(path: Path, verdict: str, *, sign: int, region: str) -> Itera
         if turned := int(np.count_nonzero(sign * table["value"] <= 0)) if sign else 0:
             yield f"verdict {verdict!r}, but {turned} of {counts.lines} settings say otherwise"
         return
+    results = set(table) - set(choices(table))
     if drawn := [name for name in condition_names(region) if is_draw(name)]:
         yield f"the region `{region}` names {', '.join(drawn)}, which is a draw and no choice"
+    elif found := sorted(set(condition_names(region)) & results):
+        yield f"the region `{region}` names {', '.join(found)}, which is a result and no choice"
     inside = tally(table, region)
     if 2 * inside.lines < counts.lines:
         yield (

@@ -178,7 +178,7 @@ class Chapter:
             if file.parent == SOURCE / "bookmaker":
                 continue  # templates of the tool, which decide no number
             for path in set(file.parent.glob("[!.]*.*[!~]")) - files.keys():
-                if path.is_file() and path.suffix not in (".py", ".pyc"):
+                if path.is_file() and path.suffix not in (".py", ".pyi", ".pyc"):
                     files[path] = path.read_bytes().replace(b"\r\n", b"\n")
         parts = [cell_meaning(source).encode() for source in sources]
         for file in sorted(files):
@@ -376,7 +376,7 @@ def imported(tree: ast.Module) -> set[Path]:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            homes = _exports(SOURCE / node.module.replace(".", "/") / "__init__.py")
+            homes = _exports(SOURCE / node.module.replace(".", "/") / "__init__.pyi")
             own = {alias.name for alias in node.names}
             names |= {node.module, *(f"{node.module}.{name}" for name in own)}
             names |= {homes[name] for name in own & homes.keys()}
@@ -385,18 +385,13 @@ def imported(tree: ast.Module) -> set[Path]:
 
 
 @cache
-def _exports(init: Path) -> dict[str, str]:
-    """Return, by name, the modules from which a package exports names when they are first used.
-
-    They stand in its block `if TYPE_CHECKING:`.
-    """
-    if not init.is_file():
+def _exports(stub: Path) -> dict[str, str]:
+    """Return, by name, the modules from which a package exports names: the imports of its stub."""
+    if not stub.is_file():
         return {}
-    blocks = ast.parse(init.read_text(encoding="utf-8")).body
-    nodes = [node for block in blocks if isinstance(block, ast.If) for node in block.body]
     return {
         alias.name: str(node.module)
-        for node in nodes
+        for node in ast.parse(stub.read_text(encoding="utf-8")).body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }

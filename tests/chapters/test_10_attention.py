@@ -10,6 +10,7 @@ from open_cells import run_open_cells
 from torch.nn.functional import scaled_dot_product_attention
 
 from compendium.c10_attention import study
+from compendium.c10_attention.forgetting import recalled_pairs, settings_a21
 from compendium.common import images
 from spinformer.hopfield.attention import attention
 
@@ -171,3 +172,45 @@ def test_open_cells_give_the_heads_of_the_package():
     keys = torch.eye(2, dtype=torch.float64)
     values = torch.tensor([[10.0], [20.0]], dtype=torch.float64)
     assert cells["example"] == pytest.approx(attention(keys[:1], keys=keys, values=values).item())
+
+
+@pytest.mark.claim("A21")
+def test_recurrent_memories_are_sums_over_the_past():
+    """Linear attention as a sum over the text, the delta rule as sweeps of Kaczmarz's method."""
+    dim, pairs = 8, 12
+    for codebook in ("endless", "sixteen"):
+        rng = np.random.default_rng(3)
+        rng.standard_normal((1, 1, dim))
+        keys = rng.standard_normal((1, pairs, dim))[0]
+        keys /= np.linalg.norm(keys, axis=1, keepdims=True)
+        words = rng.standard_normal((1, 16 if codebook == "sixteen" else pairs, dim))[0]
+        spoken = rng.integers(len(words), size=(1, pairs))[0]
+        values = words[spoken] if codebook == "sixteen" else words
+        answers = {"sum": (keys @ keys.T) @ values}
+        state = np.zeros((dim, dim))
+        for key, value in zip(keys, values, strict=True):
+            # The nearest matrix to the last one that answers this key without error.
+            state = state @ (np.eye(dim) - np.outer(key, key)) + np.outer(value, key)
+            np.testing.assert_allclose(state @ key, value, atol=1e-12)
+        answers["delta"] = keys @ state.T
+        for memory, given in answers.items():
+            if codebook == "sixteen":
+                apart = np.linalg.norm(given[:, None] - words, axis=-1)
+                expected = apart.argmin(1) == spoken
+            else:
+                apart = np.linalg.norm(given - values, axis=1)
+                expected = apart < 0.5 * np.linalg.norm(values, axis=1)
+            found = recalled_pairs(
+                dim,
+                memory=memory,
+                codebook=codebook,
+                overlap=0.0,
+                pairs=pairs,
+                texts=1,
+                seed=3,
+            )
+            np.testing.assert_array_equal(found[0], expected[::-1])
+    table = settings_a21.read()
+    assert (table["low"] > 0).all()
+    words = (table["codebook"] == "sixteen") & (table["overlap"] == 0)
+    assert (table["recalled"][words] > 0.9 * table["dim"][words]).all()

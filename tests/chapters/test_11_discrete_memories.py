@@ -243,3 +243,31 @@ def test_open_cells_find_the_capacity_of_the_package():
     cells = run_open_cells("11_discrete_memories")
     loads = retrieval_load(np.linspace(0.95, 0.99, 40_001))
     assert cells["largest_load"] == pytest.approx(loads.max(), abs=1e-8)
+
+
+def test_what_a_larger_network_loses_more_is_a_difference_of_independent_networks(monkeypatch):
+    """With overlaps that fall by a known amount, more in larger networks, and scatter."""
+    asked = []
+
+    def ends(dim, *, loads, starts, networks, diagonal, seed):
+        asked.append((dim, tuple(starts), networks, diagonal))
+        below, beyond = loads
+        assert below < 0.138 < beyond
+        scatter = seed.standard_normal((1, 2, networks, 20)) * 0.1
+        scatter += seed.standard_normal((1, 1, networks, 1)) * 0.5  # shared by both loads
+        lost = np.array([0.0, 2e-4 * dim])[:, None, None]
+        return 0.9 - lost + scatter
+
+    monkeypatch.setattr(study, "end_overlaps", ends)
+    chosen = {"small": 500, "start": 0.8, "diagonal": "kept"}
+    rows = [study.settings_A6.rows(data, **chosen)[0] for data in range(200)]
+    values, low, high = np.array([[row[n] for n in ("value", "low", "high")] for row in rows]).T
+    assert values.mean() == pytest.approx(2e-4 * 500, abs=0.003)
+    # Two errors each way, of the differences within a network, in which the shared part drops out.
+    assert np.mean((high - low) / 4) == pytest.approx(values.std(), rel=0.15)
+    assert (low + high) / 2 == pytest.approx(values)
+    assert rows[0]["runs"] == 16
+    assert set(asked) == {(500, (0.8,), 16, True), (1000, (0.8,), 16, True)}
+    asked.clear()
+    study.confirm_A6.rows(3, small=400, start=1.0, diagonal="zero")
+    assert asked == [(400, (1.0,), 16, False), (800, (1.0,), 16, False)]

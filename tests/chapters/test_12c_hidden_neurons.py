@@ -142,3 +142,25 @@ def test_open_cells_find_the_distances_of_the_package():
     # Euler's steps have an error of their own, of the order of their length.
     np.testing.assert_allclose(cells["largest_distances"], distances, rtol=0.02)
     assert cells["order"] == pytest.approx(np.log10(distances[1] / distances[0]), abs=0.02)
+
+
+def test_the_line_of_a_ratio_counts_queries_that_end_elsewhere(monkeypatch):
+    asked = []
+
+    def ends(drawn, *, beta, ratio, empty=False):
+        asked.append((beta, ratio, empty))
+        place = np.zeros((200, 3))
+        place[:30] += 10.0 * (ratio > 0)  # 30 of the 160 that are stationary in both end elsewhere
+        stationary = np.arange(200) >= (40 if ratio else 0) - 20
+        stationary[160:] = ratio == 0
+        return place, stationary
+
+    monkeypatch.setattr(study, "ends", ends)
+    (row,) = study.settings_A9b.rows(4, start="empty", ratio=3.0, beta=0.7)
+    assert asked == [(0.7, 0.0, False), (0.7, 3.0, True)]
+    assert row["runs"] == 140
+    assert row["value"] == pytest.approx(0.1 - 10 / 140)
+    assert row["low"] < row["value"] < row["high"]
+    assert study.confirm_A9b.rows(4, start="empty", ratio=3.0, beta=0.7) == [row]
+    study.settings_A9b.rows(4, start="in balance", ratio=3.0, beta=0.7)
+    assert asked[-1] == (0.7, 3.0, False)

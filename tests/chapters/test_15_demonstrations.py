@@ -5,7 +5,7 @@ import pytest
 import torch
 from open_cells import run_open_cells
 
-from compendium.c15_demonstrations import boundary as study, model
+from compendium.c15_demonstrations import boundary as study, inner_steps, model
 from compendium.c15_demonstrations.model import WORDS, draw_episodes, read, split_digits, train
 from compendium.common.images import digit_labels
 from spinformer.core.statistics import student_interval
@@ -329,3 +329,35 @@ def test_the_open_cells_do_what_the_package_does():
     assert cells["basin_edge"] == pytest.approx(edge, abs=2e-3)
     assert cells["basin_of_b_with_three_copies"] == 0.0
     assert np.log(3) > study.spinodal(2.0) > np.log(2)
+
+
+@pytest.mark.claim("A16c")
+def test_inner_loops_against_closed_forms(monkeypatch):
+    x, y = inner_steps.draw_tasks("line", count=3, dim=2, shown=6, seed=1)
+    shown = x[:, :-1]
+    scale = (shown**2).sum((1, 2))
+    monkeypatch.setattr(inner_steps, "STEPS", (1, 2, 2_000))
+    errors = inner_steps.answer_errors(x, y, loop="regression", rate=1.0)
+    for task in range(3):
+        # One step is a correlation with the labels; very many are least squares.
+        first = shown[task].T @ y[task, :-1] / scale[task]
+        best = np.linalg.lstsq(shown[task], y[task, :-1], rcond=None)[0]
+        for weights, error in ((first, errors[0, task]), (best, errors[2, task])):
+            assert error == pytest.approx((weights @ x[task, -1] - y[task, -1]) ** 2, abs=1e-9)
+    # Labels on a line are known to least squares as soon as there are enough of them.
+    assert errors[2].max() < 1e-9
+    monkeypatch.setattr(inner_steps, "STEPS", (1, 2))
+    errors = inner_steps.answer_errors(x, y, loop="look-up", rate=0.7)
+    query = x[1, -1]
+    for step in range(2):
+        weights = [np.exp(0.7 * one @ query) for one in shown[1]]
+        answer = sum(w * label for w, label in zip(weights, y[1], strict=False)) / sum(weights)
+        assert errors[step, 1] == pytest.approx((answer - y[1, -1]) ** 2, rel=1e-9)
+        query = sum(w * one for w, one in zip(weights, shown[1], strict=True)) / sum(weights)
+    # The memory of the package takes the same steps.
+    told = retrieve(torch.tensor(shown[1]), queries=torch.tensor(x[1, -1:]), beta=0.7, max_steps=2)
+    np.testing.assert_allclose(told.value[0], query, atol=1e-12)
+    table = inner_steps.settings_a16c.read()
+    line = table["labels"] == "line"
+    assert (table["low"][line] > 0).all()
+    assert (table["high"][~line] < 0).all()

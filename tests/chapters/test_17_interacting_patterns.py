@@ -132,6 +132,36 @@ def test_more_patterns_are_more_than_the_few():
     assert error[pictures.MORE] < 0.95 * error["attention"]
 
 
+def test_recall_chooses_numbers_by_other_queries_than_it_reports(monkeypatch):
+    """Of distinct faces of unit mean square; every arm is tried at all its numbers."""
+    calls = []
+
+    def recalled(arm, stored, queries, *numbers):
+        calls.append((arm, stored, queries, numbers))
+        return -abs(numbers[0] - 30.0) - abs(numbers[1] - 0.1) - numbers[2]
+
+    monkeypatch.setattr(pictures, "_recalled", recalled)
+    rows = pictures.recalled(3, count=100)
+    assert [row["arm"] for row in rows] == list(pictures.ARMS)
+    stored = calls[0][1]
+    assert len(np.unique(stored, axis=0)) == 100
+    assert np.mean((stored**2).sum(axis=1)) == pytest.approx(1.0)
+    reported = {arm: (queries, numbers) for arm, _, queries, numbers in calls}
+    for arm, (queries, numbers) in reported.items():
+        *tried, last = [one for one in calls if one[0] == arm]
+        assert all(one[2] is tried[0][2] for one in tried)
+        assert last[2] is queries
+        # Three queries a face, in the order of the faces, in both sets, from different draws.
+        for one in (tried[0][2], queries):
+            assert one.shape == (300, stored.shape[1])
+            assert (one == 0.0).mean() == pytest.approx(12 / 25, abs=0.02)
+            seen = np.where(one == 0.0, np.nan, one - np.tile(stored, (3, 1)))
+            assert np.nanstd(seen) == pytest.approx(pictures.NOISE * stored.std(), rel=0.05)
+        assert not np.array_equal(tried[0][2], queries)
+        assert len({one[3] for one in tried}) == len(tried)
+        assert numbers == max((one[3] for one in tried), key=lambda n: recalled(arm, 0, 0, *n))
+
+
 def test_the_strongest_control_is_that_of_the_lowest_end(monkeypatch):
     """Not of the lowest mean; what interacts itself or stores more is none."""
     noise = np.random.default_rng(0).standard_normal(10)

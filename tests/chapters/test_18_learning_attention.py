@@ -1,6 +1,8 @@
 """Scale of the scores as start and rate, temperatures that training cannot change, open cells."""
 
 import math
+from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -92,3 +94,30 @@ def test_open_cells_show_the_identity():
     assert first == pytest.approx(-weights.diagonal().log().mean().item())
     ends = [cells[name][-20:].mean().item() for name in ("uncompensated", "high_temperature")]
     assert abs(ends[0] - ends[1]) > 0.01
+
+
+def test_lines_of_other_trainings_compare_neighbouring_scales_and_numbers_of_heads(monkeypatch):
+    """With trainings of known lengths: time ∝ 1/scale, and H heads learn H times as fast."""
+    asked = []
+
+    def training(scales, *, seed, width, pairs, optimizer, rate, norm="none", heads=1, **lengths):
+        asked.append((seed, pairs, optimizer, rate, norm))
+        steps = 2.0**20 / np.asarray(scales)[:, None] / heads * (width / 8) * np.ones(study.RUNS)
+        return SimpleNamespace(steps=steps)
+
+    monkeypatch.setattr(study, "train_retrieval", training)
+    chosen = {"data": 3, "width": 8, "pairs": 5, "optimizer": "SGD", "rate": 0.7}
+    (line,) = study.confirm_a25.rows(**chosen, norm="queries and keys")
+    scales = study.scales_of(8)
+    assert line["value"] == pytest.approx(np.log2(scales[2] / scales[3]))
+    assert line["runs"] == study.RUNS
+    assert asked == [(3, 5, "SGD", 0.7, "queries and keys")]
+    rows = study.settings_a20.rows(**chosen)
+    assert set(asked[1:]) == {(3, 5, "SGD", 0.7, "none")}
+    for row in rows:
+        # As many channels for each head take H times as long.
+        gain = np.log2(row["heads"]) if row["kept"] == "all heads" else 0.0
+        assert row["value"] == pytest.approx(gain)
+    lines = {(row["heads"], row["kept"], row["scale"]) for row in rows}
+    assert lines == set(product((2, 4), ("all heads", "each head"), (1.0, 16.0)))
+    assert len(rows) == len(lines)

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -245,3 +246,41 @@ def test_a_line_of_widths_by_hand():
         line = settings.settings_b7c.rows(beta=beta, group=4)[0]
         assert line["value"] == pytest.approx(sign * (slope + 1 / 3), abs=1e-6)
         assert line["low"] < line["value"] < line["high"]
+
+
+def test_groups_that_confirm_are_fresh_systems_and_give_back_known_exponents(monkeypatch):
+    """Errors and widths that are powers of N, of which the lines must say by how much they fall."""
+    power = {"naive": 0.0, "tap": 1.0, "adaptive": 1.6, "beliefs": 2.3, "saddle": 0.5}
+    seeds = []
+
+    def scatter(seed):
+        return 1.1 if seed % 2 else 0.9
+
+    def errors(kind, *, size, sweeps, seed):
+        seeds.append(seed)
+        return {name: scatter(seed) * size**-one for name, one in power.items()}
+
+    monkeypatch.setattr(settings, "theory_errors", errors)
+    for group, kind in enumerate(settings.FRESH_KINDS):
+        for row in settings.confirm_b7b.rows(group):
+            of_kind, theory, rival, bound = settings.CLAUSES[row["clause"]]
+            assert of_kind == kind
+            if rival is None:
+                away = -power[theory] - bound
+                wanted = away if theory == "naive" else -away
+            else:
+                wanted = power[theory] - power[rival] - bound
+            assert row["value"] == pytest.approx(wanted, abs=0.02)
+
+    def run(size, *, sweeps, seed, ladder):
+        seeds.append(seed)
+        # At β = 0.6 like N^(−1/2), and the slower the colder.
+        spread = scatter(seed) * size ** (-0.5 + 0.1 * (ladder - 0.6))
+        wave = np.tile([1.0, -1.0], 10)
+        return SimpleNamespace(overlaps=wave[:, None] * spread)
+
+    monkeypatch.setattr(settings, "overlap_run", run)
+    for group in range(12):
+        for row in settings.confirm_b7c.rows(group):
+            assert row["value"] == pytest.approx(1 / 6 - 0.1 * (row["beta"] - 0.6), abs=0.02)
+    assert len(set(seeds)) == len(seeds)

@@ -5,8 +5,10 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 from open_cells import run_open_cells
+from scipy import stats
 from scipy.special import gamma, iv
 
+from compendium.c22_vector_spins import study
 from compendium.c22_vector_spins.settings import log_ratio
 from compendium.c22_vector_spins.study import METHODS, reaction, solve_adaptive_tap
 from spinformer.core.solve import NotConverged, Status
@@ -278,3 +280,30 @@ def test_the_ratio_of_two_errors_and_its_jackknife():
     assert np.std([one for one, _ in drawn]) == pytest.approx(
         np.mean([one for _, one in drawn]), rel=0.15
     )
+
+
+def test_rivals_are_compared_by_root_mean_squares_with_their_error(monkeypatch):
+    rng = np.random.default_rng(0)
+    base = rng.uniform(0.5, 1.5, 12)
+    errors = {"naive": 9.0 * base, "tap": 4.0 * base, "saddle": 25.0 * base}
+    errors |= {"corrected": 2.25 * base, "adaptive": base}
+    monkeypatch.setattr(study, "triple_errors", lambda dim, **choices: errors)
+    rows = study.rivals.rows(strength=0.3, field=0.5, beta=1.0)
+    assert {row["components"] for row in rows} == {1, 2, 4, 8, 16}
+    # Squared errors that are in one ratio in every triple leave no doubt about it.
+    for row in rows:
+        wanted = np.log(1.5 if row["rival"] == "corrected saddle" else 2.0)
+        assert [row[name] for name in ("value", "low", "high")] == pytest.approx([wanted] * 3)
+        assert row["runs"] == 12
+
+    # Others have the error of a ratio of means.
+    samples = {name: rng.uniform(0.9, 1.1, 12) * mean for name, mean in (("a", 4.0), ("b", 1.0))}
+    high = {"naive": 9.0 + base, "saddle": 9.0 + base, "corrected": 9.0 + base}
+    errors = high | {"tap": samples["a"], "adaptive": samples["b"]}
+    row = study.rivals.rows(strength=0.3, field=0.5, beta=1.0)[0]
+    relative = samples["a"] / samples["a"].mean() - samples["b"] / samples["b"].mean()
+    half = 0.5 * relative.std(ddof=1) / 12**0.5 * stats.t.ppf(0.975, 11)
+    ratio = samples["a"].mean() / samples["b"].mean()
+    assert row["value"] == pytest.approx(0.5 * np.log(ratio))
+    assert row["high"] - row["value"] == pytest.approx(half, rel=0.05)
+    assert row["value"] - row["low"] == pytest.approx(half, rel=0.05)

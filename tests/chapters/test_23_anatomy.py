@@ -324,3 +324,51 @@ def test_block_couplings_are_those_of_the_second_order_for_weak_ones():
         gaps.append(float((solved.means - second.value).norm()))
     assert gaps[0] < 1e-3
     assert 6.0 < gaps[1] / gaps[0] < 20.0
+
+
+@pytest.mark.parametrize("surroundings", ["clusters", "random"])
+def test_lessons_of_the_networks_are_the_response_of_the_same_spins(surroundings, monkeypatch):
+    fits = []
+    owners = []
+
+    def fit(inputs, *, targets, elsewhere, **lengths):
+        fits.append((inputs, targets, elsewhere, lengths))
+        return {"train": 0.5, "test": 0.25}
+
+    def share(bilinear, **chosen):
+        owners.append((bilinear, chosen))
+        return 0.75
+
+    monkeypatch.setattr(study, "fit_per_token", fit)
+    monkeypatch.setattr(study, "own_token_share", share)
+    lessons = ((2, 7), (4, 9))
+    chosen = {"surroundings": surroundings, "seed": 2, "lessons": lessons}
+    rows = study.learned_rows(1.5, **chosen)
+    assert [(row["systems"], row["steps"]) for row in rows] == list(lessons)
+    assert all(row["decided"] == 0.75 and row["test"] == 0.25 for row in rows)
+    (bilinear, share_of), size = owners[0], study.SITES
+    # Of spins in these fields, whose means the network is shown, it learns the response.
+    inputs, targets, away, lengths = fits[1]
+    fields = inputs[:, : study.DIM].unflatten(0, (4, size))
+    solved = study.dissect(fields, bilinear=bilinear, beta=1.0, gamma=1.5, mask_diagonal=True)
+    torch.testing.assert_close(inputs[:, study.DIM :], solved.spins.flatten(0, 1))
+    torch.testing.assert_close(targets, solved.response.flatten(0, 1))
+    assert share_of["gamma"] == 1.5
+    assert lengths["steps"] == 9
+    # Fewer systems are the first of more.
+    torch.testing.assert_close(fits[0][0], inputs[: 2 * size])
+    torch.testing.assert_close(fits[0][1], targets[: 2 * size])
+    assert fits[0][3]["steps"] == 7
+    prototypes = share_of["prototypes"]
+    if surroundings == "random":
+        assert prototypes is None
+        assert away is None
+        return
+    near = (fields.flatten(0, 1) @ prototypes.T).amax(1)
+    far = (away[0][:, : study.DIM] @ prototypes.T).amax(1)
+    assert len(away[0]) == len(away[1]) == size
+    assert near.min() > 0.7
+    assert far.mean() < near.mean() - 0.2
+    alone = study.learned_rows(1.5, **chosen, beside=False)[0]
+    assert fits[-1][2] is None
+    assert np.isnan(alone["decided"])

@@ -9,6 +9,7 @@ from grid_trainings import at_best
 from open_cells import run_open_cells
 
 from compendium.c24b_parts_of_a_layer import layer_parts
+from compendium.c24b_parts_of_a_layer.cascade import log_growth, settings_b11b
 from compendium.c24b_parts_of_a_layer.settings import GRIDS, LAYERS, MIXERS
 from compendium.common.token_classifiers import build_classifier
 from compendium.common.token_tasks import crowd_share, digit_task, recall_task
@@ -69,6 +70,38 @@ def test_correlations_along_depth():
         grown[strength] = layers[-1]["correlation"] - layers[0]["correlation"]
     assert abs(grown[0.01]) < 0.05
     assert grown[0.6] > 0.2
+
+
+class Shift(torch.nn.Module):
+    """x → a x + b: divides the relative change of x by |a x + b|/|a x|."""
+
+    def __init__(self, scale, shift):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor(scale), requires_grad=False)
+        self.shift = torch.nn.Parameter(torch.tensor(shift), requires_grad=False)
+
+    def forward(self, x):
+        return self.scale * x + self.shift
+
+
+@pytest.mark.claim("B11b")
+def test_a_change_is_passed_on_by_layers_that_are_known():
+    stack = build_classifier("identity", seed=1, depth=4, **digit_task(0).shape)
+    tokens = digit_task(0).test[0][:5]
+    here = stack.embed(tokens).detach()
+    for scale, shift in ((3.0, 0.0), (-0.5, 0.0), (2.0, 4.0), (1.0, -20.0)):
+        layers = [Shift(1.0, 0.0), Shift(1.0, 0.0), Shift(scale, shift), Shift(0.1, 0.0)]
+        stack.layers = torch.nn.ModuleList(layers)
+        ratio = (scale * here).norm() / (scale * here + shift).norm()
+        found = log_growth(stack, tokens, seed=2)
+        assert found == pytest.approx(float(ratio.log()), abs=1e-3)
+    # Weak couplings hand the change on as it is, stronger ones mix it with what is unchanged.
+    fresh = settings_b11b.rows(strength=0.1, rate=0.0018, count=2, updates=1)
+    assert abs(fresh[0]["value"]) < 0.05
+    table = settings_b11b.read()
+    before = table["look"] == "before"
+    assert (table["value"][before & (table["strength"] > 0.4)] < 0).all()
+    assert (table["value"][~before]).mean() > 0.1
 
 
 @pytest.mark.parametrize("task", ["digits", "recall"])
@@ -174,3 +207,30 @@ def test_the_open_cells_are_layers_of_the_package(monkeypatch):
     widths = range(40, 80, 2)
     best = min(widths, key=lambda dim: abs(size(dim, "feed-forward") - told["goal"]))
     assert told["matched_width"] == best
+
+
+def test_normalization_is_judged_on_new_splits_at_the_rates_of_the_old(monkeypatch):
+    """The loss of every split minus what an essential part costs, with the interval of counts."""
+    asked = []
+
+    def trained(task, *, mixer, removed, rates, splits):
+        asked.append((task, mixer, removed, tuple(rates), tuple(splits)))
+        lost = {"nothing": 0.0, "normalization": 0.1}[removed]
+        return [{"accuracy": 0.95 - lost - 0.01 * number} for number, _ in enumerate(splits)]
+
+    monkeypatch.setattr(layer_parts, "train_networks", trained)
+    rows = layer_parts.settings_b1b.rows("digits", mixer="attention")
+    for (_, _, removed, rates, splits), wanted in zip(
+        asked, ("nothing", "normalization"), strict=True
+    ):
+        assert removed == wanted
+        assert rates == (layer_parts.chosen_rate("digits", mixer="attention", removed=removed),)
+        assert not set(splits) & {*layer_parts.SPLITS}
+        assert len(splits) == len(rows)
+    assert len({row["data"] for row in rows}) == len(rows)
+    for number, row in enumerate(rows):
+        share = np.array([0.95, 0.85]) - 0.01 * number
+        assert row["value"] == pytest.approx(0.1 - layer_parts.COST)
+        half = 1.96 * np.sqrt((share * (1 - share)).sum() / layer_parts.ANSWERS)
+        assert row["high"] - row["low"] == pytest.approx(2 * half, rel=0.05)
+        assert row["runs"] == 2

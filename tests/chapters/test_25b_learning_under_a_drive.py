@@ -205,3 +205,32 @@ def test_the_open_cells_take_the_steps_of_the_package():
     np.testing.assert_allclose(told["pair_means"], mean, atol=1e-12)
     rate = entropy_rate(delayed, couplings=one_way, beta=beta) / 2
     assert told["pair_entropy"] == pytest.approx(float(rate), abs=1e-12)
+
+
+@pytest.mark.parametrize("arm", ["attention", "driven", "symmetric"])
+def test_every_setting_of_an_arm_is_tried_on_the_validation_part(arm, monkeypatch):
+    trained = []
+    scored = []
+
+    def train(kind, *, task, rate, strength, seed):
+        trained.append((kind, task, rate, strength))
+        return {study.UPDATES: trained[-1]}
+
+    def score(network, held, *, past_alone):
+        scored.append((held, past_alone))
+        return {"bits": network[2] + 10 * network[3]}
+
+    monkeypatch.setattr(study, "train", train)
+    monkeypatch.setattr(study, "score", score)
+    monkeypatch.setattr(study, "held_batch", lambda task, part: (task, part))
+    monkeypatch.setattr(study, "_thinned", lambda held: "a quarter")
+    rows = study.tuning_table.rows("text", arm=arm)
+    tried = {(row["rate"], row["strength"]): row["bits"] for row in rows}
+    # Attention has no strength of couplings to choose.
+    strengths = {*study.STRENGTHS[:1]} if arm == "attention" else {*study.STRENGTHS}
+    assert {*tried} == {(rate, strength) for rate in study.RATES for strength in strengths}
+    assert all(bits == rate + 10 * strength for (rate, strength), bits in tried.items())
+    assert {one[:2] for one in trained} == {(arm, "text")}
+    # Couplings that look ahead are judged by the past alone.
+    alone = arm == "symmetric"
+    assert set(scored) == {("a quarter" if alone else ("text", "validation"), alone)}

@@ -117,6 +117,79 @@ def test_what_the_mixers_put_in_the_place_of_the_couplings():
     np.testing.assert_allclose(flat["rows"], flat["uniform"], rtol=1e-12)
 
 
+@pytest.fixture
+def settled_reference(monkeypatch):
+    """In the place of Monte Carlo the fixed point of the mean field; seeds that were asked for."""
+    seeds = []
+
+    def reference(fields, couplings, *, seed, sweeps):
+        unit = fields / fields.shape[1] ** 0.5
+        pair = couplings + couplings.T
+        mean = study.free_response(unit)
+        for _ in range(100):
+            mean = 0.5 * mean + 0.5 * study.free_response(unit + pair @ mean)
+        seeds.append(seed)
+        free = study.free_response(unit)
+        return study.Reference(mean, 0.0, free, np.zeros((len(unit), len(unit))))
+
+    monkeypatch.setattr(study, "sample_reference", reference)
+    monkeypatch.setattr(study, "_STRENGTHS", np.linspace(0.0, 3.0, 13))
+    monkeypatch.setattr(study, "_SYSTEMS", 2)
+    monkeypatch.setattr(study, "TEXTS", 5)
+    return seeds
+
+
+def test_robustness_of_the_mixers_is_measured_against_the_reference(settled_reference, monkeypatch):
+    """Where the reference is the fixed point of these couplings, that has no error left."""
+    few = {"tokens": 5, "dim": 3, "gamma": 1.0, "position": 0.0, "strength": 0.4}
+    gains = []
+    for seed in (2000, 2001):
+        system = study.draw_system(study.Setting(**few), seed)
+        unit = system.fields / 3**0.5
+        pair = 0.4 * (system.weights + system.weights.T)
+        reference = study.sample_reference(system.fields, 0.4 * system.weights, seed=0, sweeps=0)
+        step = study.free_response(unit + pair @ study.free_response(unit))
+        gains.append(np.linalg.norm(step - reference.mean))
+        gains[-1] /= np.linalg.norm(reference.free - reference.mean)
+    settled_reference.clear()
+    (row,) = study.gain_by_iteration(0, **few)
+    assert row["value"] == pytest.approx(np.mean(gains), rel=1e-6)
+    assert row["low"] < row["value"] < row["high"]
+    assert row["runs"] == 2
+    assert len(set(settled_reference)) == 2
+    following = [unit["data"] for unit in study.settings_b20b.units[:2]]
+    assert following[1] - following[0] == 5  # no system counts twice
+
+    monkeypatch.setattr(study, "MIXERS", ("softmax",))
+    one_step, settled = study.settings_b20.rows(data=0, **few)
+    assert [one_step["equation"], settled["equation"]] == ["one step", "fixed point"]
+    assert settled["value"] == pytest.approx(study.LEFT, abs=1e-6)
+    assert study.LEFT - 1.0 < one_step["value"] < settled["value"]
+    monkeypatch.setattr(study, "MIXERS", ("softmax", "uniform"))
+    worse, worse_settled = study.settings_b20.rows(data=0, **few)
+    # The worst of the mixers decides.
+    assert worse["value"] < one_step["value"]
+    assert worse_settled["value"] < settled["value"] - 0.01
+
+
+def test_errors_of_architectures_are_shares_of_what_the_couplings_do(
+    settled_reference, monkeypatch
+):
+    monkeypatch.setattr(study, "EQUATIONS", study.EQUATIONS[:4])
+    setting = study.Setting(tokens=5, dim=3, strength=0.4)
+    rows = study.architecture_errors(setting, 1, sweeps=16)
+    error = {(row["couplings"], row["equation"]): row["error"] for row in rows}
+    assert error["softmax", "fixed point"] < 1e-6
+    assert 0.0 < error["softmax", "three steps"] < error["softmax", "one step"] < 1.0
+    best = {row["couplings"]: row["best"] for row in rows if row["equation"] == "one step"}
+    for couplings, value in best.items():
+        assert value <= error[couplings, "one step"] + 1e-12
+    # In a system of its own, the couplings of which are symmetric, a mixer settles without error.
+    for row in study.own_errors(setting, 1, sweeps=16):
+        if row["couplings"] in ("uniform", "fixed", "linear", "softmax"):
+            assert (row["error"] < 1e-6) == (row["equation"] == "fixed point"), row
+
+
 def test_a_linear_mixer_multiplies_less_for_many_tokens():
     attention = sum(study.mixing_cost("rows", tokens=64, dim=8))
     assert attention == 2 * 64**2 * 8

@@ -43,7 +43,7 @@ def test_the_open_cells_sum_over_texts_as_the_package_does():
 
 @pytest.mark.claim("C6")
 def test_position_is_a_longer_token_and_alone_tells_the_order():
-    network = Network.document()
+    network = Network.poclopez2024()
     rng = np.random.default_rng(3)
     bits = rng.choice([-1.0, 1.0], (4, 60))
     window = bits.reshape(4, 3, 20).mean(axis=2)
@@ -70,7 +70,7 @@ def test_position_is_a_longer_token_and_alone_tells_the_order():
 @pytest.mark.claim("C15")
 def test_a_step_needs_the_operations_that_a_hand_counts():
     other = Network.segmented(1, features=2, segments=5, bits=3, context=6, gamma=9.0)
-    for network in (Network.document(), other):
+    for network in (Network.poclopez2024(), other):
         context = random_contexts(network, 0, count=1).select(0)
         attention, count = functional.step_operations(network, context, beta=1.2)
         following, _ = step(network, context, 1.2)
@@ -191,7 +191,7 @@ def tilted(network, source):
 
 @pytest.mark.claim("C20")
 def test_saddle_point_is_stationary_and_the_limit_of_exact_sums():
-    network = Network.document().with_parameters(context=2, gamma=6.0)
+    network = Network.poclopez2024().with_parameters(context=2, gamma=6.0)
     source, found = saddle_at(network, 0)
     m = found.overlaps
     conjugate = found.conjugate
@@ -214,7 +214,7 @@ def test_saddle_point_is_stationary_and_the_limit_of_exact_sums():
 
 @pytest.mark.nightly
 def test_the_saddle_point_is_the_limit_at_19_of_20_sources():
-    network = Network.document().with_parameters(context=2, gamma=6.0)
+    network = Network.poclopez2024().with_parameters(context=2, gamma=6.0)
     window = np.array(2 * [[1.0, -1.0, -1.0]])
     sources = []
     found = []
@@ -231,7 +231,7 @@ def test_the_saddle_point_is_the_limit_at_19_of_20_sources():
 
 
 def test_without_sources_the_saddle_point_is_the_mean_field():
-    network = Network.document()
+    network = Network.poclopez2024()
     window = np.random.default_rng(2).uniform(-1, 1, (4, 3))
     found = functional.saddle_point(network, np.zeros((5, 4, 3)), beta=1.1, window=window)
     path = mean_path(network, 1.1, window=window, steps=5)

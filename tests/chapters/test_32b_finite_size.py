@@ -36,7 +36,7 @@ def test_the_open_cells_have_the_coefficients_of_the_package():
 @pytest.mark.claim("C5")
 def test_both_laws_hold_with_the_computed_coefficients_beyond_the_onset():
     # The coefficient of 1/N against exact sums over all texts, extrapolated to infinite N.
-    mild = Network.document().with_parameters(gamma=1.0, context=2)
+    mild = Network.poclopez2024().with_parameters(gamma=1.0, context=2)
     window = np.array([[1 / 3, -1 / 3, 1 / 3], [-1 / 3, 1 / 3, 1 / 3]])
     scaled = []
     sizes = np.array([9, 12, 15])
@@ -51,9 +51,9 @@ def test_both_laws_hold_with_the_computed_coefficients_beyond_the_onset():
     assert np.abs(shift[2:]).max() > 0.07
     np.testing.assert_allclose(far, shift, rtol=0.03, atol=0.002)
     # The onset from few and many texts is one number; beyond it both laws hold, before it not.
-    window = finite_size.window_means(Network.document(), 1.27, attention=CONTEXT)
+    window = finite_size.window_means(Network.poclopez2024(), 1.27, attention=CONTEXT)
     limit = corrections.finite_size_corrections(
-        Network.document(), 1.27, window=window, steps=6, position=3
+        Network.poclopez2024(), 1.27, window=window, steps=6, position=3
     )
     ladder = 3 * 4 ** np.arange(3, 12)
     onsets = []
@@ -78,7 +78,7 @@ def test_both_laws_hold_with_the_computed_coefficients_beyond_the_onset():
 
 
 def test_martingale_subtraction_has_mean_zero_and_finds_the_exact_bias():
-    network = Network.document().with_parameters(gamma=6.0, context=2)
+    network = Network.poclopez2024().with_parameters(gamma=6.0, context=2)
     size = 9
     window = np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]])
     limit = corrections.finite_size_corrections(network, 1.27, window=window, steps=4, position=1)
@@ -101,7 +101,7 @@ def test_martingale_subtraction_has_mean_zero_and_finds_the_exact_bias():
 
 @pytest.mark.parametrize(("size", "subtracted"), [(9, False), (3 * 10**6, True)])
 def test_errors_are_the_scatter_over_seeds(size, subtracted):
-    network = Network.document().with_parameters(gamma=20.0)
+    network = Network.poclopez2024().with_parameters(gamma=20.0)
     window = finite_size.window_means(network, 1.27, attention=CONTEXT)
     limit = corrections.finite_size_corrections(network, 1.27, window=window, steps=4, position=3)
     found = [deviation(limit, size, texts=60, seed=seed) for seed in range(120)]
@@ -152,7 +152,7 @@ def test_censored_rows_count_as_larger_and_none_is_dropped():
 
 
 def test_onsets_and_times_follow_the_limit():
-    network = Network.document()
+    network = Network.poclopez2024()
     limits = study.settled_limits(network, 1.28, count=2, settle=30, steps=5, seed=0)
     tokens = np.array([2, 5])
     ladder = 3 * 10 ** np.arange(1, 10)

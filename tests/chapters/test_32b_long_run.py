@@ -48,7 +48,7 @@ def test_stationary_laws_tend_to_the_measure_of_the_attractor():
 @pytest.mark.claim("C18e")
 def test_noise_makes_chaos_of_a_cycle_and_exponents_tend_to_the_limit():
     table = study.exponents_table.read()
-    network = Network.document()
+    network = Network.poclopez2024()
     start = random_contexts(network, 2, count=16)
     for beta, wait in ((1.27, 30_000), (1.28, 0), (1.4, 0)):
         ensemble = Ensemble(network, start, beta=beta)

@@ -11,6 +11,7 @@ from scipy.stats import ttest_1samp
 
 from compendium.c32_paths_to_mean_fields.functional import propagate
 from compendium.c32c_gaussian_closure import study
+from compendium.c32c_gaussian_closure.settings import settings_c18f
 from compendium.common.finite_size import spread_windows
 from spinformer.dmft import corrections
 from spinformer.dmft.corrections import finite_size_corrections
@@ -20,7 +21,7 @@ from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network
 
 START = np.array([[0.3, -0.2, 0.6], [-0.5, 0.1, 0.4]])
-SHORT = Network.document().with_parameters(context=2, gamma=20.0, epsilon=0.1)
+SHORT = Network.poclopez2024().with_parameters(context=2, gamma=20.0, epsilon=0.1)
 
 
 def test_the_open_cells_are_the_closure_of_the_package():
@@ -51,7 +52,7 @@ def test_a_drawn_window_is_a_mixture_of_known_ones():
 
 def test_the_closure_has_the_shift_of_order_one_over_n():
     start = 0.6 * np.sin(np.arange(12.0)).reshape(4, 3)
-    limit = finite_size_corrections(Network.document(), 1.2, window=start, steps=5, position=3)
+    limit = finite_size_corrections(Network.poclopez2024(), 1.2, window=start, steps=5, position=3)
     size = 3 * 10**9
     found = size * semantic_overlaps(
         limit.network, corrections.gaussian_closure(limit, size) - limit.path
@@ -87,13 +88,40 @@ def test_closed_steps_are_gaussian_integrals_and_beat_the_naive_mean_field():
     assert error(corrections.gaussian_closure(limit, 9)) < 0.4 * error(limit.path)
 
 
+@pytest.mark.claim("C18f")
+def test_independent_bits_are_the_theory_of_kinetic_spins():
+    """One feature and a window of one: N spins with the couplings 1/N, by the theory of spins."""
+    size = 40
+    beta = 1.5
+    steps = 6
+    limit = finite_size_corrections(COIN, beta, window=np.array([[0.5]]), steps=steps, position=0)
+    found = corrections.gaussian_closure(limit, size, independent=True)[:, 0]
+    points, weights = np.polynomial.hermite_e.hermegauss(60)
+    expected = [0.5]
+    couplings = np.full((size, size), 1 / size)
+    for _ in range(steps):
+        spins = np.full(size, expected[-1])
+        width = np.sqrt(couplings**2 @ (1 - spins**2))[0]
+        level = (couplings @ spins)[0]
+        expected.append(np.tanh(beta * (level + width * points)) @ weights / weights.sum())
+    np.testing.assert_allclose(found, expected, atol=3e-4)
+    # It forgets deviations that the closure passes on, beyond those of the first step.
+    closed = corrections.gaussian_closure(limit, size)[:, 0]
+    assert found[1] == pytest.approx(closed[1], abs=1e-12)
+    assert abs(found[3] - closed[3]) > 3e-3
+    table = settings_c18f.read()
+    million = (table["bits"] == 10**6) & (table["tokens"] == 30)
+    gain = dict(zip(table["regime"][million], table["value"][million], strict=True))
+    assert gain["driven"] > 1.5 > 0.3 > gain["quasi-periodic"] > gain["periodic"] > 0
+
+
 @pytest.mark.claim("C18a")
 def test_the_law_of_the_average_breaks_after_the_logarithm_of_n():
     """Times of all starts on one line, growth measured from the mean field's own tangent vector."""
     table = study.breaks_table.read()
     bits = np.unique(table["bits"])
-    start = random_contexts(Network.document(), 1, count=16)
-    found = lyapunov_spectrum(Network.document(), start, beta=1.28, steps=20_000, count=1)
+    start = random_contexts(Network.poclopez2024(), 1, count=16)
+    found = lyapunov_spectrum(Network.poclopez2024(), start, beta=1.28, steps=20_000, count=1)
     rates = found.exponents.value
     # Ends of the ladder: from a million to a trillion bits, medians over starts.
     middle = np.median(table["measured"].reshape(-1, len(bits)), axis=0)
@@ -127,7 +155,7 @@ def test_the_closure_beats_the_naive_mean_field_except_in_chaos():
     windows, position = spread_windows(1.255, count=1, settle=3004, seed=1004)
     texts = partial(
         generate,
-        Network.document(),
+        Network.poclopez2024(),
         beta=1.255,
         window=windows[0],
         steps=30,
@@ -136,6 +164,6 @@ def test_the_closure_beats_the_naive_mean_field_except_in_chaos():
     )
     small = texts(999, runs=4000).tokens.mean(axis=0)
     huge = texts(3 * 10**14, runs=1).tokens.mean(axis=0)
-    off = semantic_overlaps(Network.document(), small - huge)
+    off = semantic_overlaps(Network.poclopez2024(), small - huge)
     plain = np.sqrt((off[4:] ** 2).sum(axis=1).mean())
     assert plain == pytest.approx(naive[0], rel=0.15)

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_the_open_cells_are_the_map_and_find_its_exponents():
     shown = run_open_cells("33_phase_transitions")
-    network = Network.document()
+    network = Network.poclopez2024()
     window = np.random.default_rng(4).uniform(-1, 1, (4, 3))
     for position in range(4):
         following, _ = step(network, Context(window, position), 1.27)
@@ -108,7 +108,7 @@ def test_stored_shares_are_those_of_fewer_columns():
 @pytest.mark.nightly
 def test_attractors_coexist_at_19_of_20_seeds():
     """C13: two cycles at β = 1.27, each reached by more than ten of 256 contexts, both stable."""
-    network = Network.document()
+    network = Network.poclopez2024()
     met = 0
     rare = 0
     for seed in range(20):
@@ -157,7 +157,7 @@ def test_labels_of_the_six_values_are_those_that_the_text_reports():
 
 def test_contexts_close_to_zero_end_on_the_closed_curve_and_others_in_chaos():
     """What the laws of starts reach at 1.266, by the extent of the orbit and not by a label."""
-    network = Network.document()
+    network = Network.poclopez2024()
     extent = {}
     for law in ("narrow", "normal"):
         starts = random_contexts(network, 77, count=12, law=law)
@@ -179,7 +179,7 @@ def test_the_threshold_of_the_ranges_stands_once():
 
 
 def test_laws_of_starts_have_the_moments_that_they_are_named_for():
-    network = Network.document()
+    network = Network.poclopez2024()
     deviation = {
         law: random_contexts(network, 3, count=4000, law=law).attention.std() for law in START_LAWS
     }

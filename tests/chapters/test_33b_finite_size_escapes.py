@@ -24,7 +24,7 @@ def relative_entropy(x, m):
 
 
 def test_the_action_is_the_relative_entropy_of_the_tokens():
-    network = Network.document()
+    network = Network.poclopez2024()
     fields = np.random.default_rng(0).normal(size=(9, 3))
     tokens = np.tanh(fields)
     for t, found in enumerate(path_action(network, fields, beta=1.3, position=6)):
@@ -130,7 +130,7 @@ def test_the_law_of_escapes_is_the_maximum_of_the_censored_likelihood():
 
 def test_a_text_that_stays_is_compared_at_the_clock_of_the_cycles(monkeypatch):
     """Whatever the number of noise-free tokens; a text elsewhere has left half a stretch before."""
-    network = Network.document()
+    network = Network.poclopez2024()
     beta = 1.25
     start = Context(np.full((1, 4, 3), 0.1), 0)
     # At this β it goes to a cycle of 16 steps: four flashes of the clock.
@@ -224,7 +224,7 @@ def test_cycles_are_four_and_guesses_begin_and_end_on_them():
     assert known.periods.tolist() == [24] * 4
     apart = np.abs(known.overlaps[:, None] - known.overlaps).max(axis=(2, 3))
     assert (apart + np.eye(4) > 0.05).all()
-    network = Network.document()
+    network = Network.poclopez2024()
     costs = []
     for fields, position in study.first_guesses(0, size=900, texts=20):
         cost = path_action(network, fields, beta=3.0, position=position)

@@ -13,7 +13,7 @@ from compendium.c33b_lifetimes.finite_size_escapes import chain_lifetimes
 from compendium.c34_memory_beyond_window.study import autocorrelation
 from spinformer.dmft.lifetimes import detect_escapes, estimate_lifetime
 from spinformer.dmft.lyapunov import lyapunov_spectrum
-from spinformer.dmft.mean_field import document_context, trajectory
+from spinformer.dmft.mean_field import poclopez2024_context, trajectory
 from spinformer.dmft.network import Network
 from spinformer.dmft.settling import perturbed_replicas
 
@@ -57,7 +57,7 @@ def test_an_escape_is_quiet_from_some_stretch_on(loud, first, escaped, returned)
 
 
 def test_times_of_escape_are_exponential_and_another_seed_agrees():
-    network = Network.document()
+    network = Network.poclopez2024()
     found = escapes.escape_times(
         1.27375, rate=0.05, horizon=200_000, stretch=1000, copies=128, seed=7
     )
@@ -83,8 +83,8 @@ def test_times_of_escape_are_exponential_and_another_seed_agrees():
 
 
 def test_escapes_are_counted_after_the_transient():
-    network = Network.document()
-    start = perturbed_replicas(document_context(network, steps=100_000, decimals=8), count=2)
+    network = Network.poclopez2024()
+    start = perturbed_replicas(poclopez2024_context(network, steps=100_000, decimals=8), count=2)
     _, start = trajectory(network, start, beta=1.28, steps=0, transient=7)
     spectrum = lyapunov_spectrum(network, start, beta=1.28, steps=300, batches=3, count=1)
     rates = spectrum.growth[..., 0]

@@ -11,24 +11,22 @@ from scipy.optimize import brentq, fsolve
 from compendium.c33b_lifetimes.switching import settled_cycle
 from compendium.c33c_bifurcations import settings, study
 from spinformer.core.solve import NotConverged
-from spinformer.dmft.attractors import rotation_number, stroboscopic_section
-from spinformer.dmft.bifurcations import bifurcation_values
+from spinformer.dmft.bifurcation_curves import bifurcation_values
+from spinformer.dmft.branches import continue_cycle
 from spinformer.dmft.cycles import (
     Bifurcation,
     bifurcation_condition,
-    continue_cycle,
     find_bifurcation,
     find_cycle,
-    pseudo_arclength,
 )
-from spinformer.dmft.document import closed_curve
 from spinformer.dmft.linear_stability import onset
-from spinformer.dmft.mean_field import document_context, random_contexts, step, trajectory
+from spinformer.dmft.mean_field import poclopez2024_context, random_contexts, step, trajectory
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.poclopez2024 import closed_curve
+from spinformer.dmft.stroboscopic import rotation_number, stroboscopic_section
 
-NETWORK = Network.document()
+NETWORK = Network.poclopez2024()
 ZERO = Context(np.zeros((4, 3)), 0)
-EVERYWHERE = (-np.inf, np.inf)
 
 
 def plainly(context, steps, beta):
@@ -86,7 +84,7 @@ def test_a_neimark_sacker_point_by_bisection(torus):
 
 def test_the_open_cells_find_the_onset(torus):
     cells = run_open_cells("33c_bifurcations")
-    exact = onset(NETWORK)
+    exact = onset(NETWORK, epsilon=0.0)
     assert cells["onset_beta"] == pytest.approx(exact.critical_beta, abs=1e-12)
     assert cells["onset_rotation"] == pytest.approx(4 * exact.critical_rotation, abs=1e-12)
     window = np.random.default_rng(0).uniform(-1.0, 1.0, (4, 3))
@@ -281,7 +279,7 @@ def test_resonances_of_the_onset_and_where_the_driven_cycle_flips_first(torus):
 )
 def test_resonances_do_not_depend_on_the_weight_from_which_they_are_found(changed, found):
     network = NETWORK.with_parameters(**changed)
-    near = onset(network, epsilon=network.epsilon).critical_beta
+    near = onset(network).critical_beta
     driven = find_cycle(network, ZERO, beta=near, period=4)
     born = find_bifurcation(network, driven, kind=Bifurcation.NEIMARK_SACKER)
     weights = study.weights_of_rotations(network, born, rotations=[1 / 4, 1 / 3])
@@ -291,7 +289,7 @@ def test_resonances_do_not_depend_on_the_weight_from_which_they_are_found(change
 @pytest.mark.claim("C9b")
 def test_the_closed_curve_outlives_the_jump_of_the_protocol():
     """By finite differences of two orbits, no tangent map: on the curve they part linearly."""
-    document = document_context(NETWORK)
+    document = poclopez2024_context(NETWORK)
     before = np.array([1.2652, 1.2656])
     after, _ = stroboscopic_section(NETWORK, document, beta=before, count=1000, transient=100_000)
     extent = np.ptp(after[..., 0], axis=1)
@@ -314,52 +312,6 @@ def parting(context, beta, *, steps):
     one = first.attention
     two = second.attention
     return np.log(np.linalg.norm(two - one, axis=(-2, -1)) / (1e-9 * np.sqrt(12))) / steps
-
-
-def test_curves_are_followed_and_no_other_is_taken():
-    def ellipse(u):
-        x, y = u
-        return np.array([x**2 + (y / 3.0) ** 2 - 1.0]), np.array([[2 * x, 2 * y / 9.0]])
-
-    def ladder(u):
-        # Curves x = s(p) + integer: s rises by 0.6 within a tenth of the first step.
-        rise = 0.3 * (1.0 + np.tanh(u[1] / 0.05))
-        slope = 6.0 / np.cosh(u[1] / 0.05) ** 2
-        angle = np.pi * (u[0] - rise)
-        return np.array([np.sin(angle)]), np.pi * np.cos(angle) * np.array([[1.0, -slope]])
-
-    start = np.array([1.0, 0.05])
-    for sign in (1, -1):
-        x, y = pseudo_arclength(ellipse, start, step=0.1 * sign, within=EVERYWHERE, max_steps=60).T
-        np.testing.assert_allclose(x**2 + y**2 / 9.0, 1.0, atol=1e-9)
-        turned = sign * np.unwrap(np.arctan2(y / 3.0, x))
-        assert (np.diff(turned) > 0).all()
-        assert turned[-1] - turned[0] > 5.5
-    start = np.array([0.0, -0.3])
-    x, p = pseudo_arclength(ladder, start, step=0.6, within=(-9.0, 0.5), max_steps=200).T
-    # The first point beyond the bounds is the last.
-    assert p[-1] > 0.5 >= p[-2]
-    np.testing.assert_allclose(x, 0.3 * (1.0 + np.tanh(p / 0.05)), atol=1e-9)
-
-
-def test_steps_grow_shrink_and_end():
-    def wall(u):
-        return np.array([u[0] + 1e3 * (u[1] > 0.5)]), np.array([[1.0, 0.0]])
-
-    def never(u):
-        return np.array([u[0] ** 2 + 1.0]), np.array([[2 * u[0], 0.0]])
-
-    def steps(equations, step, most):
-        start = np.array([0.3, 0.0])
-        return pseudo_arclength(equations, start, step=step, within=EVERYWHERE, max_steps=most)
-
-    # It gives up below the smallest step, not far below it.
-    assert 2e-6 < 0.5 - steps(wall, 0.1, 1000)[-1, 1] < 2e-5
-    back = steps(wall, -0.1, 30)
-    assert len(back) == 30
-    assert np.diff(back[:, 1]).min() == pytest.approx(-1.0)
-    with pytest.raises(NotConverged, match="start of the curve"):
-        steps(never, 0.1, 9)
 
 
 def circle_map(omega, k, n):

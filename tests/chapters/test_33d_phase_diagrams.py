@@ -2,8 +2,10 @@
 
 from functools import partial
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 from open_cells import run_open_cells
 from scipy.ndimage import gaussian_filter
 
@@ -12,12 +14,13 @@ from compendium.c33d_phase_diagrams.study import BETAS, COARSE, UPWARDS
 from spinformer.core.statistics import wilson_interval
 from spinformer.dmft import basins
 from spinformer.dmft.attractors import Regime, find_attractors
-from spinformer.dmft.basins import Fingerprints, find_coexisting_attractors, fingerprint_moments
+from spinformer.dmft.basins import find_coexisting_attractors
 from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.fingerprints import Fingerprints, fingerprint_moments
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
 from spinformer.dmft.network import Context, Network
 
-NETWORK = Network.document()
+NETWORK = Network.poclopez2024()
 TABLES = {"gamma": study.GAMMA, "epsilon": study.EPSILON}
 
 
@@ -38,6 +41,33 @@ def made(moments, errors, rate=0.0, spread=0.0):
 def coexisting(**given):
     """What random contexts end on."""
     return find_coexisting_attractors(NETWORK, "uniform", **given)
+
+
+def test_a_plane_is_drawn_where_its_values_are():
+    """Of every point the colour of its regime and exponent, with a scale for the exponents."""
+    regime = np.arange(15).reshape(3, 5) % 5
+    exponent = np.linspace(-0.3, 0.3, 15).reshape(3, 5)
+    across = np.linspace(1.0, 2.0, 5)
+    upwards = np.linspace(10.0, 30.0, 3)
+    figure, axes = plt.subplots(1, 2)
+    study.draw_plane(axes, regime, exponent, across=across, upwards=upwards)
+    for axis, layer in zip(axes, (regime, exponent), strict=True):
+        (image,) = axis.images
+        assert image.origin == "lower"
+        left, right, below, above = image.get_extent()
+        for j, x in enumerate(across):
+            for i, y in enumerate(upwards):
+                row = int((y - below) / (above - below) * 3)
+                column = int((x - left) / (right - left) * 5)
+                assert image.get_array()[row, column] == layer[i, j]
+    colors = axes[0].images[0].to_rgba(np.arange(5))
+    assert [to_hex(color) for color in colors] == [
+        to_hex(study.REGIME_COLORS[code]) for code in Regime
+    ]
+    assert axes[1].images[0].norm(0.0) == 0.5
+    assert len(figure.axes) == 3
+    assert figure.axes[2].get_ylabel() == "leading exponent (nats per step)"
+    plt.close(figure)
 
 
 def test_the_open_cells_find_the_attractors_of_a_point():

@@ -93,7 +93,7 @@ def parts(network, seed, beta):
 @pytest.mark.nightly
 def test_transient_chaos_is_told_from_lasting_chaos():
     # Lifetimes of chapter 33b: 200,000 steps at 1.274, no end seen at 1.4.
-    network = Network.document()
+    network = Network.poclopez2024()
     betas = np.array([1.274, 1.4])
     start = Context(random_contexts(network, 0, count=2).attention, 0)
     many = Context(np.tile(start.attention, (2, 1, 1, 1)), 0)
@@ -106,7 +106,7 @@ def test_transient_chaos_is_told_from_lasting_chaos():
 
 @pytest.mark.nightly
 def test_driven_networks_are_those_of_one_cycle():
-    network = Network.document()
+    network = Network.poclopez2024()
     found = sweep(network, 0, even=12, fine=0, contexts=3)
     start = random_contexts(network, 5, count=1).attention
     both = Context(np.concatenate([start, -0.3 * start]), 0)
@@ -164,7 +164,7 @@ def test_the_open_cells_take_the_census_of_the_package():
         network = Network(
             semantic=roles, position=position, context=4, gamma=220 / 3**0.5, epsilon=0.02
         )
-        predicted = onset(network)
+        predicted = onset(network, epsilon=0.0)
         assert cells["onsets"][number].min() == pytest.approx(predicted.critical_beta)
         turning = 1e-9 < abs(np.angle(predicted.mu[0])) < np.pi - 1e-9
         assert cells["is_complex"][number] == turning
@@ -190,7 +190,7 @@ def test_the_open_cells_take_the_census_of_the_package():
 
 
 def test_scores_say_what_they_are_named_for():
-    network = Network.document()
+    network = Network.poclopez2024()
     row = study.network_row(network, 0, even=4, fine=0, contexts=1)
     columns = {name: np.array([row[name], row[name]]) for name in ("angle", "predicted")}
     columns |= {"features": np.array([3, 3]), "segments": np.array([3, 3])}
@@ -323,3 +323,19 @@ def test_nearly_equal_averages_are_told_apart():
     network = Network.segmented(0, features=2, segments=2, bits=1)
     near = replace(network, fractions=np.array([0.501, 0.499]))
     assert canonical_code(near) != canonical_code(network)
+
+
+def test_a_finer_grid_counts_networks_that_show_a_regime(monkeypatch):
+    seen = [(0, 0), (3, 0), (0, 1), (2, 5), (1, 1)]
+    grids = []
+
+    def row(network, seed, *, even, fine):
+        grids.append((even, fine))
+        chaos, quasi = seen[len(grids) - 1]
+        return {"seen_chaos": chaos, "seen_quasi": quasi}
+
+    monkeypatch.setattr(study, "network_row", row)
+    (found,) = study.finer_table.rows(64, family=1500, networks=5)
+    assert found == {"networks": 5, "all": 2, "chaos": 3, "quasi": 3}
+    # All values of β that were asked for, three quarters of them even ones.
+    assert set(grids) == {(48, 16)}

@@ -44,14 +44,14 @@ def test_renumbered_features_are_the_same_network():
 
 
 def test_overlaps_of_a_token_with_all_roles_follow_from_those_of_the_output():
-    network = Network.document()
+    network = Network.poclopez2024()
     tokens = np.random.default_rng(0).uniform(-1.0, 1.0, (20, 3))
     direct = np.einsum("ral,nl->nra", network.semantic, tokens) / 3.0
     np.testing.assert_allclose(study.role_overlaps(network, direct[:, 0]), direct, atol=1e-12)
 
 
 def test_points_are_the_bins_that_an_overlap_visits():
-    network = Network.document()
+    network = Network.poclopez2024()
     betas = np.array([0.9, 1.255])
     found = study.count_points(network, betas, seed=0, kept=300, bins=5000, overlap=1)
     context = random_contexts(network, 0, count=1).select(0)

@@ -57,3 +57,32 @@ def test_open_cells_count_features_that_differ():
     for chance, (counted, formula) in run_open_cells("33g_sign_probability")["different"].items():
         assert formula == pytest.approx(study.distinct_features(chance), abs=1e-12)
         assert counted == pytest.approx(formula, abs=0.006)
+
+
+def test_the_robustness_line_compares_half_of_fair_signs_with_fresh_networks(monkeypatch):
+    """A difference of two independent shares, whose errors add in squares."""
+    asked = []
+
+    def beyond(seed, *, probability, networks, epsilon, bits):
+        asked.append((seed, networks, epsilon, bits))
+        share = {0.8: 0.3, 0.5: 0.5}[probability]
+        found = np.zeros((networks, 2))
+        found[: round(share * networks), 0] = 1.0
+        return found
+
+    monkeypatch.setattr(study, "beyond_cycles", beyond)
+    (row,) = study.fraction_rows(7, probability=0.8, epsilon=0.1, bits=3)
+    size = study.NETWORKS
+    shares = np.array([round(0.3 * size), round(0.5 * size)]) / size
+    assert row["value"] == pytest.approx(shares[0] - shares[1] / 2)
+    rng = np.random.default_rng(0)
+    drawn = rng.binomial(size, shares, (40_000, 2)) / size
+    error = (drawn[:, 0] - drawn[:, 1] / 2).std()
+    for end, sign in (("low", -1), ("high", 1)):
+        assert row[end] - row["value"] == pytest.approx(sign * 1.96 * error, rel=0.02)
+    assert row["runs"] == 2 * size
+    study.fraction_rows(8, probability=0.8, epsilon=0.1, bits=3)
+    # No network counts twice, in a line or in the next one.
+    drawn = [number for seed, count, *_ in asked for number in range(seed, seed + count)]
+    assert len(set(drawn)) == 4 * size
+    assert {one[2:] for one in asked} == {(0.1, 3)}

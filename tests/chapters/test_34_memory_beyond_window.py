@@ -15,14 +15,14 @@ from compendium.c34_memory_beyond_window.study import autocorrelation
 from compendium.common.rows import median_interval
 from spinformer.core.statistics import student_interval
 from spinformer.dmft.corrections import noise_covariance, predicted_rms
-from spinformer.dmft.document import MOTIONS, attractor_window
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import attention_of_window, linear_maps, mean_path, window_means
-from spinformer.dmft.mean_field import document_context
+from spinformer.dmft.mean_field import poclopez2024_context
 from spinformer.dmft.network import OUTPUT, Context, Network
+from spinformer.dmft.poclopez2024 import MOTIONS, attractor_window
 from spinformer.dmft.settling import perturbed_replicas
 
-NETWORK = Network.document()
+NETWORK = Network.poclopez2024()
 SHORT = replace(UNEVEN, context=3)
 
 
@@ -63,7 +63,7 @@ def test_the_open_cells_have_the_memory_of_the_package():
 
 @pytest.mark.parametrize(("beta", "follows"), [(1.24, True), (1.246, False)])
 def test_nothing_is_slower_than_the_context_where_motion_follows_the_clock(beta, follows):
-    start = document_context(NETWORK, steps=20_000, decimals=8)
+    start = poclopez2024_context(NETWORK, steps=20_000, decimals=8)
     one = Context(start.attention[None], start.position)
     signal = signals(one, beta=beta, dropped=20_000, kept=1000)[0]
     window = NETWORK.context
@@ -72,7 +72,7 @@ def test_nothing_is_slower_than_the_context_where_motion_follows_the_clock(beta,
 
 @pytest.mark.claim("C11")
 def test_spectra_and_correlations_by_other_means():
-    start = document_context(NETWORK, steps=20_000, decimals=8)
+    start = poclopez2024_context(NETWORK, steps=20_000, decimals=8)
     one = Context(start.attention[None], start.position)
     quasi = signals(one, beta=1.255, dropped=3000, kept=4000)
     # Turns of the orbit counted in the strobed plane of m and its change, no spectrum involved.
@@ -305,7 +305,7 @@ def stacked(maps, noise):
     return rows * np.sqrt(noise.ravel())
 
 
-@pytest.mark.parametrize("network", [Network.document(), SHORT])
+@pytest.mark.parametrize("network", [Network.poclopez2024(), SHORT])
 def test_memory_equals_the_inverse_covariance_between_responses(network):
     _, maps, noise = along_a_path(network, 1.3, 9)
     context = network.context

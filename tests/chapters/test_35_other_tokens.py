@@ -49,8 +49,8 @@ def anything(letters, *, seed=0, features=2, segments=5):
 
 def document(letters):
     """The document's network, its signs read as the first two of q letters."""
-    bits = LetterNetwork.from_binary(Network.document())
-    named = (Network.document().semantic + 1.0) / 2.0
+    bits = LetterNetwork.from_binary(Network.poclopez2024())
+    named = (Network.poclopez2024().semantic + 1.0) / 2.0
     gamma = (letters - 1) * bits.gamma
     return replace(bits, semantic=tokens_of.potts(named, letters=letters), gamma=gamma)
 
@@ -65,7 +65,7 @@ MACHINES = {
 
 
 def test_the_document_with_two_letters():
-    bits = Network.document()
+    bits = Network.poclopez2024()
     letters = document(2)
     assert letters == LetterNetwork.from_binary(bits)
     # Old to new, newest at position 2, off the default.
@@ -237,7 +237,7 @@ def test_information_of_a_site_and_its_inverse():
 
 
 def test_lists_of_words_drawn_one_by_one():
-    network = Network.document()
+    network = Network.poclopez2024()
     size = 12
     words = 64
     beta = 0.8

@@ -23,7 +23,7 @@ WINDOW = np.array([[1.0, 1.0, -1.0], [1.0, -1.0, 1.0], [-1.0, -1.0, 1.0], [-1.0,
 
 
 def _blocks(residual, feed, *, gamma=3.0, linear=False):
-    network = Network.document().with_parameters(gamma=gamma, epsilon=0.1)
+    network = Network.poclopez2024().with_parameters(gamma=gamma, epsilon=0.1)
     hidden = study.random_hidden(1, features=3, kinds=2)
     return Blocks(network=network, residual=residual, feed=feed, hidden=hidden, linear=linear)
 
@@ -33,7 +33,7 @@ def test_the_open_cells_step_as_the_package_does():
     hidden = np.stack([cells["hidden_in"], cells["hidden_out"]])
     rng = np.random.default_rng(0)
     for residual, feed in ((0.0, 0.0), (0.5, 0.0), (0.7, 1.3)):
-        blocks = Blocks(network=Network.document(), residual=residual, feed=feed, hidden=hidden)
+        blocks = Blocks(network=Network.poclopez2024(), residual=residual, feed=feed, hidden=hidden)
         window = rng.uniform(-1.0, 1.0, (4, 3))
         for beta in (0.7, 1.6):
             ours = window
@@ -45,7 +45,7 @@ def test_the_open_cells_step_as_the_package_does():
     chaotic = {}
     for residual, rates in cells["by_residual"].items():
         beta = cells["inverse_temperatures"][:, 0]
-        blocks = Blocks(network=Network.document(), residual=residual)
+        blocks = Blocks(network=Network.poclopez2024(), residual=residual)
         ensemble = BlockEnsemble([blocks] * len(beta), beta=beta)
         start = np.repeat(rng.uniform(-1.0, 1.0, (4, 3, 1)), len(beta), axis=2)
         package = ensemble.exponents(ensemble.advance(start, 2000), 1600, count=1).value[:, 0]
@@ -106,7 +106,7 @@ def test_the_mean_field_is_the_limit_of_exact_sums_over_all_texts():
 
 
 def test_without_blocks_it_is_the_mean_field():
-    network = Network.document()
+    network = Network.poclopez2024()
     context = random_contexts(network, 3, count=2)
     both = BlockEnsemble([Blocks(network=network)] * 2, beta=[1.27, 1.27])
     window = np.moveaxis(np.tanh(1.27 * context.attention @ network.semantic[0]), 0, -1)
@@ -203,8 +203,8 @@ def test_chaos_of_the_census_by_twins_that_part():
 
 
 def test_the_first_mode_is_the_closed_form_and_starts_to_grow_there():
-    for network in (Network.segmented(0), Network.segmented(6), Network.document()):
-        wanted = onset(network)
+    for network in (Network.segmented(0), Network.segmented(6), Network.poclopez2024()):
+        wanted = onset(network, epsilon=0.0)
         network = network.with_parameters(epsilon=0.0)
         found = study.first_mode(Blocks(network=network))
         assert found == pytest.approx((wanted.critical_beta, wanted.critical_rotation), rel=1e-6)
@@ -217,7 +217,7 @@ def test_the_first_mode_is_the_closed_form_and_starts_to_grow_there():
         assert (np.abs(window).max() > 1e-4) == grows
 
 
-SOFT = Network.document().with_parameters(gamma=5.0, epsilon=0.1)
+SOFT = Network.poclopez2024().with_parameters(gamma=5.0, epsilon=0.1)
 
 
 def test_without_load_it_is_the_mean_field_of_few_features():
@@ -324,7 +324,7 @@ def test_the_powers_of_the_tables_by_a_plain_line():
 
 def test_the_largest_load_is_where_the_gain_meets_the_onset():
     limits = loaded.limits_table.read()
-    critical = onset(Network.document().with_parameters(epsilon=0.0)).critical_beta
+    critical = onset(Network.poclopez2024(), epsilon=0.0).critical_beta
     assert limits["onset"][0] == pytest.approx(critical, rel=1e-4)
     edge = loaded.largest_load(limits)
 
@@ -336,3 +336,36 @@ def test_the_largest_load_is_where_the_gain_meets_the_onset():
     above = largest_gain(edge + 0.03)
     below = largest_gain(edge - 0.05)
     assert above < critical < below
+
+
+def test_a_row_of_the_census_is_what_was_surveyed(monkeypatch):
+    asked = []
+
+    def surveyed(networks, *, condition, wait=study._WAIT):
+        asked.append((list(networks), condition, wait))
+        code = np.zeros((len(networks), 8), dtype=int)
+        code[:, :4] = 2
+        code[:, 4:6] = 1
+        code[0, 0] = 0 if wait > study._WAIT else 2
+        leading = np.where(code == 2, 0.3, -0.1)
+        return code, 1.5 * (code == 2), leading
+
+    monkeypatch.setattr(study, "_surveyed", surveyed)
+    rows = study.census_table.rows("bare", family=1, chunk=2)
+    chunk = len(rows)
+    assert [row["network"] for row in rows] == list(range(2 * chunk, 3 * chunk))
+    for row in rows:
+        assert (row["chaos"], row["quasi"], row["dimension"]) == (0.5, 0.25, 0.75)
+        assert row["exponent"] == pytest.approx(0.15)
+        # Three labels with shares ½, ¼ and ¼, in nats.
+        assert row["variety"] == pytest.approx(1.5 * np.log(2.0))
+    seeds = [
+        study.census_table.rows("bare", family=0, chunk=place) and asked[-1][0] for place in (0, 1)
+    ]
+    assert not {*seeds[0]} & {*seeds[1]}
+    (row,) = study.longer_table.rows("feed 1")
+    (few, condition, early), (same, _, late) = asked[-2:]
+    assert condition == "feed 1"
+    assert few == same
+    assert late == 10 * early
+    assert row == {"early": 4 * len(few), "still": 4 * len(few) - 1, "late": 4 * len(few) - 1}

@@ -15,11 +15,11 @@ from scipy.optimize import approx_fprime
 from compendium.c36_learning_through_the_limit import horizons, learning
 from compendium.c36_learning_through_the_limit.learning import Text, examples, rollout, surrogate
 from spinformer.core.statistics import student_interval
-from spinformer.dmft.document import MOTIONS
 from spinformer.dmft.finite_size import generate, mean_path, semantic_overlaps
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.poclopez2024 import MOTIONS
 
 BETA = 1.3
 GAMMA = 4.0
@@ -328,7 +328,7 @@ def test_the_power_of_the_excess_on_the_cycle_is_open():
 
 @pytest.mark.claim("C19c")
 def test_the_gradient_grows_at_the_exponent_of_the_motion():
-    network = Network.document()
+    network = Network.poclopez2024()
     table = horizons.growth_table.read()
     starts = random_contexts(network, 5, count=64)
     for motion, beta in (("chaos at 1.266", 1.266), ("chaos at 1.28", 1.28)):
@@ -343,7 +343,7 @@ def test_the_gradient_grows_at_the_exponent_of_the_motion():
 
 
 def test_gradients_of_many_starts_are_those_of_each():
-    network = Network.document()
+    network = Network.poclopez2024()
     starts = random_contexts(network, 2, count=3)
     together = horizons.gradient_norms(network, starts, beta=1.28, horizons=(2, 6))
     for number in range(3):
@@ -352,7 +352,7 @@ def test_gradients_of_many_starts_are_those_of_each():
 
 
 def test_gradient_norms_are_those_of_finite_differences():
-    network = Network.document()
+    network = Network.poclopez2024()
     start = Context(np.random.default_rng(0).uniform(-0.5, 0.5, (4, 3)), 1)
     found = horizons.gradient_norms(network, start, beta=1.2, horizons=(1, 5))
 
@@ -367,7 +367,7 @@ def test_gradient_norms_are_those_of_finite_differences():
 
 @pytest.mark.parametrize("motion", ["periodic", "quasi-periodic"])
 def test_starts_of_a_regular_motion_lie_along_one_orbit_at_one_position(motion):
-    network = Network.document()
+    network = Network.poclopez2024()
     beta = MOTIONS[motion].beta
     starts = horizons.growth_starts(network, motion, chunk=0)
     turns = network.positions * MOTIONS[motion].spacing
@@ -377,7 +377,7 @@ def test_starts_of_a_regular_motion_lie_along_one_orbit_at_one_position(motion):
 
 
 def test_the_sampled_derivative_is_a_difference_of_sampled_means():
-    network = Network.document().with_parameters(gamma=10.0)
+    network = Network.poclopez2024().with_parameters(gamma=10.0)
     beta = 1.2
     step = 0.05
     runs = 12_000

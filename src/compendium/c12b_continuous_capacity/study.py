@@ -11,6 +11,7 @@ Errors are standard errors over independent memories.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 
 import numpy as np
 import torch
@@ -378,22 +379,17 @@ def kept_table(count: int, dim: int) -> Rows:
     return rows_of(overlap=overlap)
 
 
+def filling(count: int, dim: int) -> float:
+    """Number of patterns over that at the theory's fold, at β = 1/√d."""
+    return count / math.exp(retrieval_fold(dim, beta=dim**-0.5).log_count)
+
+
 def kept_rows(data: int, *, patterns: str, count: int, dim: int) -> Rows:
-    """Overlap kept at β = 1/√d minus a half, and whether the theory's fold is passed there."""
+    """Overlap kept at β = 1/√d minus a half, and how much of the theory's fold is filled there."""
     overlap, _ = kept_patterns(
         count, dim=dim, beta=dim**-0.5, memories=5, ensemble=patterns, seed=4000 + data
     )
-    passed = np.log(count) > retrieval_fold(dim, beta=dim**-0.5).log_count
-    return [{"fold": "passed" if passed else "ahead", **estimate_rows(overlap, bound=0.5)[0]}]
-
-
-def ahead_of_fold(units: Rows) -> Rows:
-    """Those units whose number of patterns is below the theory's fold at their width."""
-    return [
-        unit
-        for unit in units
-        if np.log(unit["count"]) < retrieval_fold(unit["dim"], beta=unit["dim"] ** -0.5).log_count
-    ]
+    return [{"filling": filling(count, dim), **estimate_rows(overlap, bound=0.5)[0]}]
 
 
 LAWS = ("spherical", "gaussian")
@@ -412,19 +408,24 @@ def settings_A13(data: int, patterns: str, count: int, dim: int) -> Rows:
     return kept_rows(data, patterns=patterns, count=count, dim=dim)
 
 
+# Widths, and parts of the fold that are filled, of fresh memories with 50 to 5000 patterns.
+_FILLED = [
+    {"patterns": patterns, "count": count, "dim": dim}
+    for patterns, part, dim in product(
+        LAWS, (0.001, 0.02, 0.1, 0.3, 0.5), (72, 90, 110, 140, 180, 300)
+    )
+    if 50 <= (count := int(part / filling(1, dim))) <= 5000
+]
+
+
 @stored(
     "confirm_A13",
-    numbered(
-        ahead_of_fold(
-            parameter_product(patterns=LAWS, count=(100, 500, 2000), dim=(48, 100, 200, 400, 800))
-        ),
-        first=101,
-    ),
+    numbered(_FILLED, first=201),
     seconds=0.5,
     within={"value": 0.01, "low": 0.01, "high": 0.01},
 )
 def confirm_A13(data: int, patterns: str, count: int, dim: int) -> Rows:
-    """Fresh memories of other sizes, all that are ahead of the fold."""
+    """Fresh memories, of up to half as many patterns as at the fold."""
     return kept_rows(data, patterns=patterns, count=count, dim=dim)
 
 
@@ -507,7 +508,6 @@ def settings_A13c(data: str, model: str, length: int, source: str, special: str)
         at_beta, lowest, highest = median_interval(here)
         beyond, least, most = median_interval(colder)
         found = {
-            "query": query,
             "at_beta": at_beta,
             "beyond": beyond,
             "crossing": float(((here < 0.1) & (colder > 0.1)).mean()),
@@ -519,6 +519,6 @@ def settings_A13c(data: str, model: str, length: int, source: str, special: str)
             "runs": len(here),
         }
         of_each = median_rows(np.minimum(0.1 - here, colder - 0.1))[0]
-        rows.append(found | {"heads": "median head"} | of_median)
-        rows.append(found | {"heads": "each head"} | of_each)
+        rows.append({"query": query, "heads": "median head"} | of_median | found)
+        rows.append({"query": query, "heads": "each head"} | of_each | found)
     return rows

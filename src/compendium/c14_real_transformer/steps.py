@@ -19,7 +19,7 @@ from torch.nn import functional
 from bookmaker.tables import Rows, stored
 from compendium.common.models import compose_heads, encoder, head_maps
 from compendium.common.rows import mean_rows, parameter_product, rows_of, share_rows
-from compendium.common.text_units import named_windows, unread_windows, window_traces
+from compendium.common.text_units import named_windows, window_traces
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.hopfield.continuous import energy as hopfield_energy
 from spinformer.language.encoder import LanguageModel, LayerTrace, join_traces, project, run_model
@@ -218,11 +218,22 @@ def untrained_table(kind: str, seed: int) -> Rows:
 LOWERED = 0.9  # a head descends if its energy falls, heads together if so many of them do
 
 
-def descent_rows(source: str, length: int, window: int, values: str) -> Rows:
+@stored(
+    "descents",
+    [
+        unit | {"values": values}
+        for unit in named_windows(sources=TEXTS, lengths=(32, 128), windows=(0, 1))
+        for values in ("keys", "own")
+    ],
+    seconds=1.0,
+    within=dict.fromkeys(("value", "low", "high"), 0.03),
+)
+def descents_table(data: str, source: str, length: int, window: int, values: str) -> Rows:
     """Fraction of heads whose energy falls in an attention step, minus `LOWERED`.
 
     With `values` "keys" the step is the softmax average of the keys, and the energy the Hopfield
-    energy of the query; with "own" it is what the head adds to the state, and the energy is U.
+    energy of the query, which no such step can raise; with "own" it is what the head adds to the
+    state, and the energy is U.
     """
     falls = []
     for trace in window_traces(source, length, window):
@@ -234,32 +245,6 @@ def descent_rows(source: str, length: int, window: int, values: str) -> Rows:
         falls.append(change < 0)
     heads = np.concatenate(falls)
     return share_rows(int(heads.sum()), trials=len(heads), bound=LOWERED)
-
-
-@stored(
-    "settings_A14a",
-    [
-        unit | {"values": values}
-        for unit in named_windows(sources=TEXTS, lengths=(32, 128), windows=(0, 1))
-        for values in ("keys", "own")
-    ],
-    seconds=1.0,
-    within=dict.fromkeys(("value", "low", "high"), 0.03),
-)
-def settings_A14a(data: str, source: str, length: int, window: int, values: str) -> Rows:
-    """Steps towards an average of the keys, and what the heads add with their own values."""
-    return descent_rows(source, length, window, values)
-
-
-@stored(
-    "confirm_A14a",
-    [unit | {"values": "keys"} for unit in unread_windows()],
-    seconds=1.0,
-    within=dict.fromkeys(("value", "low", "high"), 0.03),
-)
-def confirm_A14a(data: str, source: str, length: int, window: int, values: str) -> Rows:
-    """Text that was not read before, with values equal to keys."""
-    return descent_rows(source, length, window, values)
 
 
 @stored(

@@ -91,7 +91,7 @@ def stationary_table(regime: str, *, exponent: float, seed: int) -> Rows:
     Mean over the overlaps of the Wasserstein-1 distance, of 500 texts and twenty looks at four
     tokens each. null: for two halves of the texts; floor: for two samples of the attractor.
     """
-    network = Network.document()
+    network = Network.poclopez2024()
     beta = _LAWS[regime]
     size = whole_bits(10.0**exponent)
     texts = 500
@@ -155,7 +155,7 @@ def exponents_table(beta: float, *, exponent: float, seed: int) -> Rows:
     limit: of the mean field, the median of sixteen random contexts.
     """
     size = whole_bits(10.0**exponent)
-    network = Network.document()
+    network = Network.poclopez2024()
     windows, position = spread_windows(beta, count=_PAIRS, settle=_SETTLED, seed=seed)
     rates = coupled_growth(
         network,

@@ -15,8 +15,8 @@ from compendium.common.finite_size import deviation, spread_windows, whole_bits
 from compendium.common.rows import mean_rows, near_rows, numbered, parameter_product
 from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.dmft.corrections import finite_size_corrections
-from spinformer.dmft.document import attractor_window
 from spinformer.dmft.network import Network
+from spinformer.dmft.poclopez2024 import attractor_window
 
 # The motions of C5 by their names among the five from which starts are drawn.
 _MOTIONS = {
@@ -41,7 +41,7 @@ def law_ratios(data: int, regime: str, decade: int) -> Rows:
 
     Eight tokens after a start on an attractor, number `data` of its motion.
     """
-    network = Network.document()
+    network = Network.poclopez2024()
     window, position = attractor_window(network, _MOTIONS[regime], number=data)
     limit = finite_size_corrections(
         network, _BETAS[regime], window=window, steps=_AHEAD, position=position
@@ -138,7 +138,7 @@ def settings_c18e(data: int, beta: float, wait: int) -> Rows:
     """
     windows, position = spread_windows(beta, count=_PAIRS, settle=wait, seed=data)
     rates = coupled_growth(
-        Network.document(),
+        Network.poclopez2024(),
         whole_bits(_MANY),
         beta=beta,
         windows=windows,

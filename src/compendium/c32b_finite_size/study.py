@@ -24,13 +24,13 @@ from spinformer.dmft.corrections import (
     FiniteSizeCorrections,
     finite_size_corrections,
 )
-from spinformer.dmft.document import MOTIONS, attractor_window
 from spinformer.dmft.finite_size import (
     semantic_overlaps,
     window_of_context,
 )
-from spinformer.dmft.mean_field import document_context, random_contexts, trajectory
+from spinformer.dmft.mean_field import poclopez2024_context, random_contexts, trajectory
 from spinformer.dmft.network import Network
+from spinformer.dmft.poclopez2024 import MOTIONS, attractor_window
 from spinformer.dmft.settling import settled_window
 
 _OTHERS = "other networks"
@@ -141,7 +141,7 @@ def _limits(motion: str, chunk: int, *, steps: int) -> list[FiniteSizeCorrection
                 network, 2.0, count=1, settle=10_000, steps=steps, seed=seed
             )
         return collected
-    network = Network.document()
+    network = Network.poclopez2024()
     beta = MOTIONS[motion].beta
     for number in range(_CHUNK * chunk + 1, _CHUNK * (chunk + 1) + 1):
         window, position = attractor_window(network, motion, number=number)
@@ -167,12 +167,12 @@ def laws_table(
 
     single, average: what `texts` texts give over theory, with errors.
     """
-    network = Network.document()
+    network = Network.poclopez2024()
     beta = BETAS[regime]
     if regime == "chaotic":
         window, position = attractor_window(network, "chaos at 1.28", number=seed)
     else:
-        origin = document_context(network)
+        origin = poclopez2024_context(network)
         settle = 2000
         if regime == "periodic":
             origin = random_contexts(network, seed, count=32)
@@ -230,7 +230,7 @@ def growth_table(chunk: int) -> Rows:
 )
 def steepness_table(gamma: float) -> Rows:
     """Onset four and eight tokens after thirty random windows, at a steepness of the softmax."""
-    document = Network.document()
+    document = Network.poclopez2024()
     drawn = random_contexts(document, 1, count=_CHUNK)
     network = document.with_parameters(gamma=gamma)
     limits = [

@@ -1,7 +1,9 @@
-"""Tables of settings of C18a and C18b, from starts that no other table has.
+"""Tables of settings of C18a, C18b and C18f, from starts that no other table has.
 
 The table `confirm_C18b` was drawn after the region of its row had been written down.
 """
+
+from typing import Any
 
 import numpy as np
 
@@ -45,13 +47,16 @@ _REGULAR = [regime for regime in REGIMES if regime != "chaotic"]
 
 
 def closure_gains(
-    data: str, regime: str, bits: int, *, first: int, starts: int = 12, texts: int = 1000
+    data: str, regime: str, bits: int, *, first: int, starts: int = 12, **choices: Any
 ) -> Rows:
-    """ln of the naive mean field's error over the closure's, over so many tokens; twelve starts."""
+    """ln of the naive mean field's error over the closure's, over so many tokens; twelve starts.
+
+    `choices` are those of `closed_gains`: the number of texts, and whether bits are independent.
+    """
     size = whole_bits(bits)
     gains = np.array(
         [
-            closed_gains(regime, start=start, bits=size, texts=texts, horizons=_HORIZONS)
+            closed_gains(regime, start=start, bits=size, horizons=_HORIZONS, **choices)
             for start in range(first, first + starts)
         ]
     )
@@ -61,24 +66,22 @@ def closure_gains(
     ]
 
 
-def first_gains(data: str, regime: str, bits: int, *, starts: int = 12, texts: int = 1000) -> Rows:
+def first_gains(data: str, regime: str, bits: int, **fewer: int) -> Rows:
     """`closure_gains` of the starts 100 to 111."""
-    return closure_gains(data, regime, bits, first=100, starts=starts, texts=texts)
+    return closure_gains(data, regime, bits, first=100, **fewer)
 
 
-def fresh_gains(data: str, regime: str, bits: int, *, starts: int = 12, texts: int = 1000) -> Rows:
+def fresh_gains(data: str, regime: str, bits: int, **fewer: int) -> Rows:
     """`closure_gains` of the starts 300 to 311; of periodic motion over thirty tokens at most."""
-    rows = closure_gains(data, regime, bits, first=300, starts=starts, texts=texts)
+    rows = closure_gains(data, regime, bits, first=300, **fewer)
     return [row for row in rows if regime != "periodic" or row["tokens"] <= 30]
 
 
+_UNITS = parameter_product(regime=_REGULAR, bits=[10**decade for decade in range(3, 8)])
 _SMALL = {"data": "driven 1000", "regime": "driven", "bits": 1000, "starts": 2, "texts": 100}
 settings_c18b = stored(
     "settings_C18b",
-    [
-        {"data": f"{unit['regime']} {unit['bits']}"} | unit
-        for unit in parameter_product(regime=_REGULAR, bits=[10**decade for decade in range(3, 8)])
-    ],
+    [{"data": f"{unit['regime']} {unit['bits']}"} | unit for unit in _UNITS],
     small=_SMALL,
     seconds=0.3,
     within={"value": 0.1, "low": 0.2, "high": 0.2},
@@ -96,3 +99,17 @@ confirm_c18b = stored(
     seconds=0.3,
     within={"value": 0.1, "low": 0.2, "high": 0.2},
 )(fresh_gains)
+
+
+def kinetic_gains(data: str, regime: str, bits: int, **fewer: int) -> Rows:
+    """`closure_gains` of independent bits, of the starts 400 to 411."""
+    return closure_gains(data, regime, bits, first=400, **fewer, independent=True)
+
+
+settings_c18f = stored(
+    "settings_C18f",
+    [{"data": f"{unit['regime']} {unit['bits']} independent"} | unit for unit in _UNITS],
+    small=_SMALL | {"data": "driven 1000 independent"},
+    seconds=0.3,
+    within={"value": 0.1, "low": 0.2, "high": 0.2},
+)(kinetic_gains)

@@ -24,7 +24,7 @@ def named_motion(data: int, beta_from: float, beta_to: float, law: str, wait: in
 
     All values begin at one random context; `wait` steps are dropped.
     """
-    network = Network.document()
+    network = Network.poclopez2024()
     start = random_contexts(network, data, count=1, law=law).select(0)
     tried = np.linspace(beta_from, beta_to, _VALUES)
     reached = find_attractors(network, start, beta=tried, transient=wait, bins=1, exponents=1)
@@ -34,7 +34,7 @@ def named_motion(data: int, beta_from: float, beta_to: float, law: str, wait: in
 
 def most_contexts(data: int, beta: float, law: str, wait: int) -> Rows:
     """Share of 128 random contexts with the motion that the document shows, minus one half."""
-    network = Network.document()
+    network = Network.poclopez2024()
     starts = random_contexts(network, data, count=_CONTEXTS, law=law)
     reached = find_attractors(network, starts, beta=beta, transient=wait, bins=1, exponents=1)
     shown = int((reached.regime == LABELS[beta]).sum())

@@ -3,10 +3,10 @@
 from bookmaker.tables import Rows, stored
 from compendium.common.rows import parameter_product, rows_of
 from spinformer.core.statistics import mean_estimate
-from spinformer.dmft.document import MOTIONS
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network
+from spinformer.dmft.poclopez2024 import MOTIONS
 from spinformer.dmft.settling import relaxation_time, settled_contexts
 
 # Some fifteen relaxation times of each motion; the driven cycle is reached within a turn of the
@@ -33,7 +33,7 @@ _CALM = 0.02
 )
 def relaxation_times_table(motion: str, seed: int) -> Rows:
     """Tokens in which 8,192 random contexts come e times nearer to the attractor, with error."""
-    network = Network.document()
+    network = Network.poclopez2024()
     beta = MOTIONS[motion].beta
     starts = random_contexts(network, seed, count=8192)
     result = relaxation_time(network, starts, beta=beta, steps=_STEPS[motion], threads=1)
@@ -55,7 +55,7 @@ def exponents_table(
     Each of 512 contexts is followed for 800,000 tokens. One that is not chaotic at the end is left
     out: it has left for another attractor or began on one.
     """
-    network = Network.document()
+    network = Network.poclopez2024()
     slowest = max(one.relaxation for name, one in MOTIONS.items() if "chaos" in name)
     starts = random_contexts(network, seed, count=contexts)
     starts = settled_contexts(network, starts, beta=beta, relaxation=slowest, threads=1)

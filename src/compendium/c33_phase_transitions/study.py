@@ -5,9 +5,9 @@ import numpy as np
 from bookmaker.tables import Rows, stored
 from compendium.common.rows import parameter_product, rows_of
 from spinformer.dmft.attractors import Regime, find_attractors
-from spinformer.dmft.document import DIAGRAM_VALUES, DIAGRAMS
-from spinformer.dmft.mean_field import document_context, random_contexts
+from spinformer.dmft.mean_field import poclopez2024_context, random_contexts
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.poclopez2024 import DIAGRAM_VALUES, DIAGRAMS
 from spinformer.dmft.settling import perturbed_replicas
 
 # Inverse temperatures of the document's six portraits, and where contexts come from.
@@ -28,10 +28,10 @@ ORIGINS = ("random", "copies")
 )
 def shares_table(diagram: str, *, low: float, high: float, count: int = DIAGRAM_VALUES) -> Rows:
     """Share of each regime among the values of β in [low, high], of `count` in the diagram."""
-    network = Network.document()
+    network = Network.poclopez2024()
     betas = np.linspace(*DIAGRAMS[diagram], count)
     chosen = betas[(betas >= low) & (betas <= high)]
-    start = document_context(network, steps=100_000, decimals=8)
+    start = poclopez2024_context(network, steps=100_000, decimals=8)
     reached = find_attractors(network, start, beta=chosen, bins=1, exponents=1)
     shares = {regime.label: float(np.mean(reached.regime == regime)) for regime in Regime}
     return [{"values": len(chosen)} | shares]
@@ -46,8 +46,8 @@ def shares_table(diagram: str, *, low: float, high: float, count: int = DIAGRAM_
 )
 def portraits_table(origin: str, *, beta: float) -> Rows:
     """What 256 contexts settle on after 100,000 steps, one row each, the document's first."""
-    network = Network.document()
-    start = document_context(network, steps=100_000, decimals=8)
+    network = Network.poclopez2024()
+    start = poclopez2024_context(network, steps=100_000, decimals=8)
     pool = perturbed_replicas(start, count=256, seed=0)
     if origin == ORIGINS[0]:
         drawn = random_contexts(network, 0, count=255).attention

@@ -14,11 +14,11 @@ from spinformer.core.random import Seed
 from spinformer.core.records import record
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import Regime, find_attractors
-from spinformer.dmft.document import DIAGRAM_VALUES, DIAGRAMS
 from spinformer.dmft.lifetimes import Lifetime, detect_escapes, estimate_lifetime
 from spinformer.dmft.lyapunov import lyapunov_spectrum
-from spinformer.dmft.mean_field import document_context, trajectory
+from spinformer.dmft.mean_field import poclopez2024_context, trajectory
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.poclopez2024 import DIAGRAM_VALUES, DIAGRAMS
 from spinformer.dmft.regimes import classify_regimes, count_regimes, regime_label
 from spinformer.dmft.settling import perturbed_replicas
 
@@ -67,9 +67,9 @@ def escape_times(
     `transient` steps, in which the copies part, are dropped. rate: growth above which one is
     chaotic. A time is known to one `stretch`.
     """
-    network = Network.document()
+    network = Network.poclopez2024()
     start = perturbed_replicas(
-        document_context(network, steps=100_000, decimals=8), count=copies, seed=seed
+        poclopez2024_context(network, steps=100_000, decimals=8), count=copies, seed=seed
     )
     _, start = trajectory(network, start, beta=beta, steps=0, transient=transient)
     batches = horizon // stretch
@@ -110,7 +110,7 @@ def lifetimes_table(beta: float, *, rate: float, horizon: int) -> Rows:
     if result.escaped.any():
         left = result.context.select(result.escaped)
         after = classify_regimes(
-            Network.document(), left, beta=beta, transient=0, kept=10_000, exponent_steps=10_000
+            Network.poclopez2024(), left, beta=beta, transient=0, kept=10_000, exponent_steps=10_000
         )
         kinds = sorted(count_regimes(after).items(), key=lambda item: -item[1])
         ends = "; ".join(f"{count} {regime_label(*kind)}" for kind, count in kinds)
@@ -180,7 +180,7 @@ def _weak_chaos() -> Context:
     result = escape_times(1.2755, rate=0.05, horizon=500_000, copies=4 * _COPIES, transient=0)
     states = result.context.select(np.flatnonzero(result.escaped)[:_COPIES])
     for beta in (1.2758, 1.276):
-        moved = lyapunov_spectrum(Network.document(), states, beta=beta, steps=20_000, count=1)
+        moved = lyapunov_spectrum(Network.poclopez2024(), states, beta=beta, steps=20_000, count=1)
         states = moved.context
     return states
 
@@ -196,7 +196,12 @@ def crisis_table(distance: float) -> Rows:
     beta = _CRISIS + distance
     stretch = 100
     result = lyapunov_spectrum(
-        Network.document(), _weak_chaos(), beta=beta, steps=4000 * stretch, batches=4000, count=1
+        Network.poclopez2024(),
+        _weak_chaos(),
+        beta=beta,
+        steps=4000 * stretch,
+        batches=4000,
+        count=1,
     )
     # Weak chaos grows at 0.02, strong at 0.14; now the escape is upwards.
     escapes = detect_escapes(-result.growth[..., 0].T, threshold=-0.06)
@@ -223,8 +228,8 @@ _CHUNKS = -(-DIAGRAM_VALUES // _CHUNK)
 )
 def columns_table(diagram: str, chunk: int) -> Rows:
     """Columns of one chunk of a diagram that are chaotic after 1e5 steps, and 2e6 steps later."""
-    network = Network.document()
-    start = document_context(network, steps=100_000, decimals=8)
+    network = Network.poclopez2024()
+    start = poclopez2024_context(network, steps=100_000, decimals=8)
     betas = np.linspace(*DIAGRAMS[diagram], DIAGRAM_VALUES)[chunk * _CHUNK : (chunk + 1) * _CHUNK]
     early = find_attractors(network, start, beta=betas, bins=1, exponents=1)
     chaotic = np.flatnonzero(early.regime == Regime.CHAOTIC)

@@ -135,7 +135,7 @@ class Coexisting(NamedTuple):
 @cache
 def coexisting_cycles(beta: float) -> Coexisting:
     """Cycles of the document at β = 3 or 1.27, by period, then mean of the first overlap."""
-    network = Network.document()
+    network = Network.poclopez2024()
     length = _LENGTHS[beta]
     ensemble = Ensemble(network, random_contexts(network, 0, count=96), beta=beta, threads=1)
     ensemble.advance(40_000)
@@ -200,7 +200,7 @@ def escapes_table(
     """Escapes of texts of N = `size` bits from one of the `coexisting_cycles`."""
     known = coexisting_cycles(beta)
     times, ends = noise_escapes(
-        Network.document(),
+        Network.poclopez2024(),
         size,
         beta=beta,
         window=known.windows[cycle],
@@ -254,7 +254,7 @@ def first_guesses(cycle: int, *, size: int, texts: int = 60) -> list[tuple[np.nd
 
     From texts of N = `size` bits; the position is that of the fourth token, the least action first.
     """
-    network = Network.document()
+    network = Network.poclopez2024()
     known = coexisting_cycles(3.0)
     beta = 3.0
     start = known.position
@@ -324,7 +324,7 @@ def first_guesses(cycle: int, *, size: int, texts: int = 60) -> list[tuple[np.nd
 )
 def actions_table(cycle: int, *, size: int, guesses: int = 6, max_steps: int = 200) -> Rows:
     """Least action of leaving one of the cycles at β = 3, from the best escapes of texts."""
-    network = Network.document()
+    network = Network.poclopez2024()
     costs = []
     for fields, position in first_guesses(cycle, size=size)[:guesses]:
         found = escape_action(network, fields, beta=3.0, position=position, max_steps=max_steps)

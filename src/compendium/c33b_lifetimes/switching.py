@@ -21,12 +21,12 @@ from bookmaker.tables import Rows, stored
 from compendium.c33b_lifetimes.escapes import LONG
 from compendium.common.rows import parameter_product, rows_of
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.dmft.attractors import stroboscopic_section
 from spinformer.dmft.cycles import Bifurcation, Cycle, find_bifurcation, find_cycle
-from spinformer.dmft.document import closed_curve
 from spinformer.dmft.lyapunov import lyapunov_spectrum, period_map
 from spinformer.dmft.mean_field import random_contexts, token_overlaps
 from spinformer.dmft.network import OUTPUT, Context, Network
+from spinformer.dmft.poclopez2024 import closed_curve
+from spinformer.dmft.stroboscopic import stroboscopic_section
 
 FLASH = 4  # steps between two flashes
 LAG = 16  # of the transfer operator, in flashes, and the flashes of a block of the shuffled null
@@ -113,7 +113,7 @@ def chaotic_orbits(
 
     Random starts on the closed curve or on their way there are replaced by others, up to as many.
     """
-    network = Network.document()
+    network = Network.poclopez2024()
     starts = random_contexts(network, seed, count=2 * count)
     points, end = stroboscopic_section(
         network, starts, beta=beta, count=flashes, transient=20_000, threads=1
@@ -163,7 +163,7 @@ def mode_times(points: np.ndarray, *, seed: int) -> dict[str, np.ndarray]:
 def growth_afterwards(context: Context, *, beta: float) -> np.ndarray:
     """Growth per token (orbits,) over the 8,000 tokens after contexts: still chaotic?"""
     spectrum = lyapunov_spectrum(
-        Network.document(), context, beta=beta, steps=8000, batches=1, count=1, threads=1
+        Network.poclopez2024(), context, beta=beta, steps=8000, batches=1, count=1, threads=1
     )
     return spectrum.growth[:, 0, 0]
 
@@ -202,7 +202,7 @@ def lasting_orbits() -> dict[str, np.ndarray]:
 
 def settled_cycle(beta: float, *, period: int) -> Cycle:
     """The cycle of `period` steps on which the first of 96 random contexts ends."""
-    network = Network.document()
+    network = Network.poclopez2024()
     starts = random_contexts(network, 3, count=96)
     count = 1 + period // FLASH
     points, ends = stroboscopic_section(network, starts, beta=beta, count=count, transient=400_000)
@@ -214,7 +214,7 @@ def settled_cycle(beta: float, *, period: int) -> Cycle:
 @cache
 def structure_points(name: str) -> np.ndarray:
     """Strobed m^o (n, P) of "cycle 28" at the fold where it is born, or of the "closed curve"."""
-    network = Network.document()
+    network = Network.poclopez2024()
     if name == "closed curve":
         return stroboscopic_section(network, closed_curve([1.266]), beta=1.266, count=4000)[0][0]
     born = find_bifurcation(network, settled_cycle(1.2672, period=28), kind=Bifurcation.FOLD)
@@ -233,7 +233,7 @@ def growth_table(beta: float, *, seed: int) -> Rows:
     `near …`: the smallest distance to a structure; `follows …`: share of flashes in whole rounds
     near it, and `mixed …` the same of the shuffled orbit.
     """
-    network = Network.document()
+    network = Network.poclopez2024()
     flashes = 4000
     _, context = chaotic_orbits(beta, count=16, flashes=2000, seed=seed)
     vector = np.random.default_rng(seed).standard_normal((len(context.attention), 12, 1))

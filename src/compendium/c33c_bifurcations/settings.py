@@ -6,7 +6,7 @@ The table `confirm_C9b` was drawn after the region of its row had been written d
 from bookmaker.tables import Rows, stored
 from compendium.common.rows import mean_rows, numbered, parameter_product
 from spinformer.dmft.attractors import Regime, find_attractors
-from spinformer.dmft.mean_field import START_LAWS, document_context, random_contexts
+from spinformer.dmft.mean_field import START_LAWS, poclopez2024_context, random_contexts
 from spinformer.dmft.network import Network
 from spinformer.dmft.settling import perturbed_replicas
 
@@ -18,9 +18,9 @@ _DOCUMENT = "the document's"
 
 def jump_of_chaos(data: int, law: str, beta: float, wait: int) -> Rows:
     """Share of contexts in chaos at `beta` minus that at 1.265, minus one half; 128 contexts."""
-    network = Network.document()
+    network = Network.poclopez2024()
     if law == _DOCUMENT:
-        start = document_context(network, steps=100_000, decimals=8)
+        start = poclopez2024_context(network, steps=100_000, decimals=8)
         starts = perturbed_replicas(start, count=_CONTEXTS, seed=data)
     else:
         starts = random_contexts(network, data, count=_CONTEXTS, law=law)

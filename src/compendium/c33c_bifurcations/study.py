@@ -8,13 +8,14 @@ import numpy as np
 from bookmaker.tables import Rows, stored
 from compendium.common.rows import rows_of
 from spinformer.core.solve import NotConverged
-from spinformer.dmft.attractors import rotation_number, stroboscopic_section
-from spinformer.dmft.bifurcations import bifurcation_values
-from spinformer.dmft.cycles import Bifurcation, Cycle, continue_cycle, find_bifurcation, find_cycle
-from spinformer.dmft.document import closed_curve
+from spinformer.dmft.bifurcation_curves import bifurcation_values
+from spinformer.dmft.branches import continue_cycle
+from spinformer.dmft.cycles import Bifurcation, Cycle, find_bifurcation, find_cycle
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.network import Network
+from spinformer.dmft.poclopez2024 import closed_curve
+from spinformer.dmft.stroboscopic import rotation_number, stroboscopic_section
 
 # Extent of m^o_1 on the closed curve is below 0.21, on all other attractors there above 0.25.
 ON_CURVE = 0.24
@@ -36,7 +37,7 @@ _NEAR = 3e-5
 )
 def staircase_table(low: float, *, high: float, count: int) -> Rows:
     """Rotation number (turns per clock period) and exponents at `count` values of β."""
-    network = Network.document()
+    network = Network.poclopez2024()
     betas = np.linspace(low, high, count)
     points, context = stroboscopic_section(network, closed_curve(betas), beta=betas, count=6000)
     turns = rotation_number(points)
@@ -64,7 +65,7 @@ def tongues_table(p: int, *, q: int, near: float) -> Rows:
 
     `focus`: whether the leading multipliers of the stable cycle are complex anywhere in it.
     """
-    network = Network.document()
+    network = Network.poclopez2024()
     inside = _locked(network, p, q, near)
     within = (near - 5e-3, near + 5e-3)
     # Along the branch the state moves by much while β hardly does: the step is one of the state.

@@ -11,7 +11,7 @@ from bookmaker.tables import Rows, stored
 from compendium.c33d_phase_diagrams.study import agreement
 from compendium.common.rows import numbered, parameter_product, share_rows
 from spinformer.dmft.attractors import Regime, find_attractors
-from spinformer.dmft.mean_field import START_LAWS, document_context, random_contexts
+from spinformer.dmft.mean_field import START_LAWS, poclopez2024_context, random_contexts
 from spinformer.dmft.network import Network
 from spinformer.dmft.regimes import classify_regimes
 
@@ -40,7 +40,7 @@ def settings_c13(data: int, beta: float, law: str, wait: int) -> Rows:
 
     Kinds are told apart by regime and period, after `wait` steps.
     """
-    network = Network.document()
+    network = Network.poclopez2024()
     starts = random_contexts(network, data, count=_CONTEXTS, law=law)
     reached = find_attractors(network, starts, beta=beta, transient=wait, bins=1, exponents=1)
     kinds = Counter(zip(reached.regime.tolist(), reached.period.tolist(), strict=True))
@@ -54,9 +54,9 @@ def patch_scores(data: int, patch: str, law: str, cells: int) -> Rows:
 
     All cells begin at one context, which a law of starts draws, and drop 20,000 steps.
     """
-    network = Network.document()
+    network = Network.poclopez2024()
     if law == _DOCUMENT:
-        start = document_context(network, steps=100_000, decimals=8)
+        start = poclopez2024_context(network, steps=100_000, decimals=8)
     else:
         start = random_contexts(network, data, count=1, law=law).select(0)
     (low, high), (weak, strong) = _PATCHES[patch]

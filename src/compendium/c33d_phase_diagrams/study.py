@@ -20,10 +20,10 @@ from compendium.common.rows import parameter_product, rows_of
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate
 from spinformer.dmft.attractors import Regime
-from spinformer.dmft.basins import Fingerprints, identify_attractors, settled_fingerprints
 from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.fingerprints import Fingerprints, identify_attractors, settled_fingerprints
 from spinformer.dmft.linear_stability import onset
-from spinformer.dmft.mean_field import document_context, random_contexts
+from spinformer.dmft.mean_field import poclopez2024_context, random_contexts
 from spinformer.dmft.network import Context, Network
 from spinformer.dmft.regimes import SHORT_STRETCHES, classify_regimes
 from spinformer.plot.style import COLORS, DIVERGING, label_panels
@@ -52,8 +52,8 @@ def cells(
     the random contexts, the same in every cell, end on; "regimes": which occur among these,
     1 periodic + 2 quasi-periodic + 4 chaotic.
     """
-    network = Network.document()
-    start = document_context(network, steps=100_000, decimals=8)
+    network = Network.poclopez2024()
+    start = poclopez2024_context(network, steps=100_000, decimals=8)
     where: dict[str, Any] = {"beta": beta, name: values, "transient": transient}
     classified = classify_regimes(network, start, kept=_KEPT, exponent_steps=_KEPT, **where)
     layers = {"regime": classified.regime, "exponent": classified.exponents.value[:, 0]}
@@ -207,13 +207,13 @@ def control_changes(name: str, regime: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def longer_network(bits: int, *, seed: Seed = 0) -> Network:
-    """The document's features in a window of 2^bits tokens, whose slower bits are random."""
-    document = Network.document()
+    """The published features in a window of 2^bits tokens, whose slower bits are random."""
+    published = Network.poclopez2024()
     # The code has its most significant bit first; what is drawn for 3 bits stays with more.
-    drawn = numpy_generator(seed).choice((-1.0, 1.0), size=(8, 4, document.features))
+    drawn = numpy_generator(seed).choice((-1.0, 1.0), size=(8, 4, published.features))
     slower = np.moveaxis(drawn[: bits - 2][::-1], 0, -1)
-    position = np.concatenate([slower, document.position], axis=-1)
-    return replace(document, position=position, context=2**bits)
+    position = np.concatenate([slower, published.position], axis=-1)
+    return replace(published, position=position, context=2**bits)
 
 
 @stored("longer", parameter_product(bits=(2, 3, 4, 5), seed=range(10)), seconds=0.1)
@@ -227,7 +227,7 @@ def longer_table(bits: int, *, seed: int) -> Rows:
     slower = 2**bits // 4
     start = random_contexts(network, seed, count=1).select(0)
     turn = network.positions
-    predicted = onset(network, epsilon=network.epsilon).critical_beta
+    predicted = onset(network).critical_beta
     betas = np.linspace(predicted - 0.063, predicted + 0.063, 64)
     ensemble = Ensemble(network, start, beta=betas)
     ensemble.advance(20_000 * turn)
@@ -306,7 +306,7 @@ def show_plane(
             curves.items(), ("-", "--"), (red, blue), strict=True
         ):
             axis.plot(*curve.T, line, color=color, lw=1.6, label=word)
-        axis.plot(*point, "o", ms=8, mfc="none", mew=1.6, color=green, label="document")
+        axis.plot(*point, "o", ms=8, mfc="none", mew=1.6, color=green, label="published network")
         axis.set(xlabel=PARAMETERS["beta"], xlim=BETAS[[0, -1]], ylim=upwards[[0, -1]])
     left.plot(*changed.T, "x", ms=4, mew=1.1, color=red, label="another label later")
     left.set_ylabel(PARAMETERS[name])

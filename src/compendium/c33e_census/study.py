@@ -154,7 +154,7 @@ def network_row(
     Shares are over the even β; what is `seen` counts all. `measured`: 0 if the driven cycle lasts.
     """
     swept = sweep(network, seed, even=even, fine=fine, contexts=contexts)
-    known = onset(network, epsilon=network.epsilon)
+    known = onset(network)
     regime = swept["regime"]
     regular = regime[:even]
     driven = swept["driven"][:even, None] & (regular == Regime.PERIODIC)

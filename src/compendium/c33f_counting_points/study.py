@@ -108,7 +108,7 @@ def best_thresholds(counts: Counts) -> tuple[float, float]:
 def published_thresholds(kept: int, bins: int) -> tuple[float, float]:
     """The thresholds that suit the published network between β = 1.2 and 1.4."""
     betas = np.linspace(1.2, 1.4, VALUES)
-    counts = count_points(Network.document(), betas, seed=0, kept=kept, bins=bins)
+    counts = count_points(Network.poclopez2024(), betas, seed=0, kept=kept, bins=bins)
     return best_thresholds(counts.decided())
 
 
@@ -218,7 +218,7 @@ settings_c25 = stored(
 def counts_table(beta_from: float) -> Rows:
     """Regime and number of points of the published network, forty values of β in each stretch."""
     betas = np.linspace(beta_from, beta_from + 0.04, 41)[:-1]
-    counts = count_points(Network.document(), betas, seed=0, kept=20_000, bins=20_000)
+    counts = count_points(Network.poclopez2024(), betas, seed=0, kept=20_000, bins=20_000)
     return [
         {"beta": beta, "regime": regime, "points": points}
         for beta, regime, points in zip(
@@ -245,7 +245,7 @@ def role_overlaps(network: Network, output: np.ndarray) -> np.ndarray:
 )
 def roles_table(kept: int, bins: int) -> Rows:
     """Fraction of β at which any overlap of the published network has the label of the first."""
-    network = Network.document()
+    network = Network.poclopez2024()
     betas = np.linspace(1.2, 1.4, VALUES)
     context = random_contexts(network, 0, count=1).select(0)
     output, _ = trajectory(network, context, beta=betas, steps=kept, transient=20_000)

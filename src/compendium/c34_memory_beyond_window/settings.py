@@ -14,9 +14,9 @@ from compendium.c34_memory_beyond_window.study import (
     memory_times_table,
 )
 from compendium.common.rows import mean_rows, median_rows, numbered, parameter_product
-from spinformer.dmft.document import MOTIONS
-from spinformer.dmft.mean_field import document_context, random_contexts, trajectory
+from spinformer.dmft.mean_field import poclopez2024_context, random_contexts, trajectory
 from spinformer.dmft.network import Network
+from spinformer.dmft.poclopez2024 import MOTIONS
 from spinformer.dmft.settling import perturbed_replicas
 
 # Tokens that a window holds.
@@ -83,9 +83,9 @@ def slow_motion(data: int, beta: float, law: str) -> Rows:
     Share of the variance below the frequency 1/T, minus one half; and largest autocorrelation at
     lags 160 to 320, minus 0.1.
     """
-    network = Network.document()
+    network = Network.poclopez2024()
     if law == _DOCUMENT:
-        start = document_context(network, steps=100_000, decimals=8)
+        start = poclopez2024_context(network, steps=100_000, decimals=8)
         starts = perturbed_replicas(start, count=_ORBITS, seed=data)
     else:
         starts = random_contexts(network, data, count=_ORBITS, law=law)

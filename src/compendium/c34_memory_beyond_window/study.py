@@ -16,9 +16,9 @@ from compendium.c34_memory_beyond_window.messages import (
 )
 from compendium.common.rows import parameter_product, rows_of
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.dmft.document import MOTIONS, attractor_window, chaotic_contexts
-from spinformer.dmft.mean_field import document_context, trajectory
+from spinformer.dmft.mean_field import poclopez2024_context, trajectory
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.poclopez2024 import MOTIONS, attractor_window, chaotic_contexts
 from spinformer.dmft.settling import perturbed_replicas
 
 STRENGTH = 0.01  # of a message, in standard deviations of the noise of a token of one bit
@@ -56,7 +56,7 @@ def onset(distance: np.ndarray, *, level: float) -> tuple[float, int]:
 def dephased_distance(network: Network, motion: str) -> float:
     """Rms distance of the overlaps of two runs that have nothing in common but the clock."""
     chosen = MOTIONS[motion]
-    start = document_context(network, steps=2000, decimals=8)
+    start = poclopez2024_context(network, steps=2000, decimals=8)
     steps = 20_000 - 20_000 % network.positions
     transient = max(chosen.transient, 20_000)
     orbit, _ = trajectory(network, start, beta=chosen.beta, steps=steps, transient=transient)
@@ -72,7 +72,7 @@ def perturbed_distance(
     spacing = MOTIONS[motion].spacing
     rng = numpy_generator(seed)
     if spacing:
-        start = document_context(network, steps=2000, decimals=8)
+        start = poclopez2024_context(network, steps=2000, decimals=8)
         settle = MOTIONS[motion].transient
         _, start = trajectory(network, start, beta=beta, steps=0, transient=settle)
         states = [start.attention]
@@ -134,7 +134,7 @@ def memory_times_table(motion: str, start: int, *, sizes: tuple[int, ...] = SIZE
     fisher: by linear noise. dephased: when the predicted deviation reaches the distance of runs
     that share only the clock. measured: from sampled texts.
     """
-    network = Network.document()
+    network = Network.poclopez2024()
     beta = MOTIONS[motion].beta
     window, position = attractor_window(network, motion, number=start)
     direction = message_direction(network, start)
@@ -181,11 +181,11 @@ def spectra_table(seed: int) -> Rows:
     ½, mean and range. early, …: largest |autocorrelation| at `ends`, averaged over the orbits
     first.
     """
-    network = Network.document()
+    network = Network.poclopez2024()
     samples = 20_000
     # Of random contexts three in a thousand end on the torus that coexists with this chaos.
     starts = perturbed_replicas(
-        document_context(network, steps=100_000, decimals=8), count=64, seed=seed
+        poclopez2024_context(network, steps=100_000, decimals=8), count=64, seed=seed
     )
     orbit_overlaps, _ = trajectory(network, starts, beta=1.266, steps=samples, transient=100_000)
     frequency, power = periodogram(orbit_overlaps[..., 0])

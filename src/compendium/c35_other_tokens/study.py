@@ -143,7 +143,7 @@ def regimes_table(letters: int, *, first: int) -> Rows:
             later = look(machine, ends, beta=beta[chaotic], transient=2 * steps)
             lasting = (later.regime == Regime.CHAOTIC).sum()
         quasi = (result.regime == Regime.QUASI_PERIODIC).sum()
-        loss = onset(machine).critical_beta / (letters - 1)
+        loss = onset(machine, epsilon=0.0).critical_beta / (letters - 1)
         rows += rows_of(seed=seed, quasi=quasi, lasting=lasting, onset=loss)
     return rows
 
@@ -216,7 +216,7 @@ def words_table(size: int, *, share: float, first: int, lists: int = 20) -> Rows
     gap: rms distance of the mean overlaps from those of sites; frozen: what it tends to. spread:
     rms distance of a draw from its mean; sites: that of N sites.
     """
-    network = Network.document()
+    network = Network.poclopez2024()
     letters = LetterNetwork.from_binary(network)
     log_words = share * np.log(2.0)
     cold = min(BETA, freezing_beta(letters, ATTENTION, log_words=log_words))

@@ -200,7 +200,7 @@ _RULES = ("fixed", "unit, P = 3 + alpha N", "unit, P = 3")
 @stored("scores", parameter_product(rule=_RULES, size=_SIZES, seed=_SEEDS), seconds=0.1)
 def scores_table(rule: str, *, size: int, seed: int) -> Rows:
     """Deviation of the softmax's arguments in one text, and 1/Σ π², the tokens attended."""
-    network = Network.document()
+    network = Network.poclopez2024()
     load = 0.0
     beta = 2.0
     window: np.ndarray | None = _START
@@ -224,7 +224,7 @@ def scores_table(rule: str, *, size: int, seed: int) -> Rows:
 @cache
 def _theory(gamma: float, beta: float, load: float) -> np.ndarray:
     """Mean bits (30, L) of the tokens after `_START`."""
-    network = Network.document().with_parameters(gamma=gamma)
+    network = Network.poclopez2024().with_parameters(gamma=gamma)
     return loaded_path(network, _START, beta=beta, load=load, steps=_STEPS).means
 
 
@@ -232,7 +232,7 @@ def distances_from_theory(
     gamma: float, *, size: int, load: float, beta: float, seed: int
 ) -> list[float]:
     """Root mean square distance of a text's mean bits from the theory, with and without load."""
-    network = Network.document().with_parameters(gamma=gamma)
+    network = Network.poclopez2024().with_parameters(gamma=gamma)
     run = simulate_loaded(
         network, size=size, load=load, beta=beta, steps=_STEPS, seed=seed, window=_START
     )
@@ -257,7 +257,7 @@ _AT_REST = ((0.25, 1.0), (0.5, 0.5), (0.5, 1.0), (1.0, 1.0))
 )
 def rest_table(load: float, *, beta: float, seed: int) -> Rows:
     """Token correlations C(1), C(2) and the crosstalk in one text at rest, with flat attention."""
-    network = Network.document().with_parameters(gamma=0.0, epsilon=0.0)
+    network = Network.poclopez2024().with_parameters(gamma=0.0, epsilon=0.0)
     drop = 40
     run = simulate_loaded(network, size=1500, load=load, beta=beta, steps=120, seed=seed)
     late = run.correlation[drop:, drop:]
@@ -271,7 +271,7 @@ def rest_table(load: float, *, beta: float, seed: int) -> Rows:
 @cache
 def loaded_onset(load: float) -> tuple[float, float, float]:
     """β where the few start to move at a load, or 0; the best β, and the gain there."""
-    critical = onset(Network.document()).critical_beta
+    critical = onset(Network.poclopez2024(), epsilon=0.0).critical_beta
     top = 20.0
 
     def gain(beta: float) -> float:
@@ -304,7 +304,7 @@ def largest_load(table: dict[str, np.ndarray]) -> float:
 )
 def onsets_table(load: float, *, size: int, seed: int) -> Rows:
     """Root mean square overlap m^o with the few features in one text, at the best β of the load."""
-    network = Network.document().with_parameters(gamma=_GAMMA, epsilon=0.0)
+    network = Network.poclopez2024().with_parameters(gamma=_GAMMA, epsilon=0.0)
     beta = min(loaded_onset(load)[1], 4.0)
     run = simulate_loaded(
         network, size=size, load=load, beta=beta, steps=160, seed=seed, window=_START

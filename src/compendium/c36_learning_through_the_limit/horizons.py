@@ -8,11 +8,11 @@ import torch
 from bookmaker.tables import Rows, stored
 from compendium.common.rows import Columns, array_of, parameter_product, rows_of
 from compendium.common.stored_exponents import exponent_of_chaos
-from spinformer.dmft.document import MOTIONS, attractor_window, chaotic_contexts
 from spinformer.dmft.finite_size import generate, mean_path, semantic_overlaps
 from spinformer.dmft.lyapunov import lyapunov_spectrum
-from spinformer.dmft.mean_field import document_context, torch_step, trajectory
+from spinformer.dmft.mean_field import poclopez2024_context, torch_step, trajectory
 from spinformer.dmft.network import Context, Network
+from spinformer.dmft.poclopez2024 import MOTIONS, attractor_window, chaotic_contexts
 
 # Chunks of starts of the table of gradients, and starts in each. In chaos the growth over a hundred
 # tokens differs from start to start by as much as it is.
@@ -29,7 +29,7 @@ def growth_starts(network: Network, motion: str, *, chunk: int) -> Context:
         return chaotic_contexts(network, motion, seed=chunk, count=_CHAOTIC_STARTS)
     beta = MOTIONS[motion].beta
     settle = MOTIONS[motion].transient
-    origin = document_context(network, steps=2000, decimals=8)
+    origin = poclopez2024_context(network, steps=2000, decimals=8)
     _, context = trajectory(network, origin, beta=beta, steps=0, transient=settle)
     states = []
     # Starts of one position, spread along the orbit.
@@ -76,7 +76,7 @@ def gradient_norms(
 )
 def growth_table(motion: str, *, chunk: int) -> Rows:
     """Norm of the gradient at every horizon, from the starts of a chunk."""
-    network = Network.document()
+    network = Network.poclopez2024()
     horizons = tuple(2**k for k in range(8 if motion in CHAOTIC else 9))
     context = growth_starts(network, motion, chunk=chunk)
     norms = gradient_norms(network, context, beta=MOTIONS[motion].beta, horizons=horizons)
@@ -91,7 +91,7 @@ def growth_table(motion: str, *, chunk: int) -> Rows:
 )
 def rates_table(motion: str) -> Rows:
     """Leading Lyapunov exponent of a regular motion, nats per token, with its error."""
-    network = Network.document()
+    network = Network.poclopez2024()
     beta = MOTIONS[motion].beta
     start = growth_starts(network, motion, chunk=0).select(0)
     result = lyapunov_spectrum(network, start, beta=beta, steps=100_000, transient=1000, count=1)
@@ -152,7 +152,7 @@ def sampled_derivative(
 )
 def shares_left_table(motion: str, *, size: int, start: int) -> Rows:
     """Projection of the derivative at N on that of the limit, over the latter's square."""
-    network = Network.document()
+    network = Network.poclopez2024()
     beta = MOTIONS[motion].beta
     window, position = attractor_window(network, motion, number=start)
     high = mean_path(network, beta + 1e-7, window=window, steps=80, position=position)

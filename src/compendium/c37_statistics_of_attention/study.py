@@ -160,7 +160,7 @@ MOTIONS = {1.2: "cycle", 1.255: "closed curve", 1.28: "chaos"}
 )
 def motions_table(beta: float, size: int) -> Rows:
     """Spread and bias of attention at three tokens after a settled start, of 4,000 texts."""
-    network = Network.document()
+    network = Network.poclopez2024()
     found = attention_accuracy(network, size, beta=beta, settled=True, texts=TEXTS, seed=10)
     return [one._asdict() for one in found]
 

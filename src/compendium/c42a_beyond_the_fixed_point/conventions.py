@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
-from compendium.c42a_beyond_the_fixed_point.motions import loop_table
+from compendium.c42a_beyond_the_fixed_point.edges import stream_rows
+from compendium.c42a_beyond_the_fixed_point.motions import greedy_loops, loop_table
 from compendium.common.corpora import corpus
 from compendium.common.models import checkpoint, decoder, next_token_distribution
 from compendium.common.rows import parameter_product, rows_of
-from compendium.common.soft_tokens import follow, text_starts
+from compendium.common.soft_tokens import follow, mean_word, text_starts
 from spinformer.core.statistics import student_interval
 from spinformer.language.soft_map import SoftTokenMap, Thresholds
 
@@ -58,7 +59,7 @@ def text_windows(soft: SoftTokenMap, name: str, *, count: int, seed: int) -> Ten
 def orbit_rows(
     soft: SoftTokenMap, start: Tensor, *, beta: float, transient: int, steps: int
 ) -> Rows:
-    """Regime, and exponent with its interval, of the orbit from each window of `start`.
+    """Exponent with its interval, and regime, of the orbit from each window of `start`.
 
     length: of the fixed point at this β, stable or not, where the words have about one.
     """
@@ -70,12 +71,12 @@ def orbit_rows(
     # Student's factor for ten stretches.
     half = 2.26 * found.exponents.error[:, 0]
     return rows_of(
-        regime=found.labels(),
-        length=soft.fixed_point(beta=beta, throw=False).value.norm().item(),
         value=value,
         low=value - half,
         high=value + half,
         runs=1,
+        regime=found.labels(),
+        length=soft.fixed_point(beta=beta, throw=False).value.norm().item(),
     )
 
 
@@ -134,6 +135,7 @@ def crowd_rows(
     first: int,
     singles: int = 16,
     crowds: int = 4,
+    seed: int = 0,
 ) -> Rows:
     """How far one voice is outside of NEAR and 10,000 inside of it, the smaller, text by text.
 
@@ -147,8 +149,13 @@ def crowd_rows(
     plain = follow(model, windows, beta=beta, steps=longest)
 
     def spoken(voices: int, draws: int, steps: int) -> Tensor:
-        repeated = windows.repeat_interleave(draws, 0)
-        return follow(model, repeated, beta=beta, steps=steps, voices=voices)
+        generator = np.random.default_rng(seed)
+        orbit = windows.repeat_interleave(draws, 0)
+        for _ in range(steps):
+            chances = next_token_distribution(model, orbit[:, -span:], beta=beta)
+            said = mean_word(model, chances, voices, generator)
+            orbit = torch.cat((orbit, said[:, None]), 1)
+        return orbit
 
     def apart(orbits: Tensor, step: int) -> np.ndarray:
         laws, others = (
@@ -192,6 +199,25 @@ def settings_R4(beta: float, *, count: int = 16, settle: int = 40) -> Rows:
     return crowd_rows(begin, beta=beta, tokens=(1, 2, 4), settle=settle, first=0)
 
 
+def page_starts(*, span: int, count: int, seed: int) -> Tensor:
+    """Windows (count, span, D) from random places of different pages of Python's help."""
+    numbers = text_windows(soft_map(window=span), "help", count=count, seed=seed)
+    return decoder().embedding[numbers]
+
+
+@stored("confirm_R4", parameter_product(beta=(0.4, 0.5, 0.8, 1.0, 1.2)), **_CROWDS)
+def confirm_R4(beta: float, *, count: int = 12, settle: int = 40) -> Rows:
+    """The same from pages of Python's help, with random numbers of their own at every β.
+
+    Four pages at low β, where all come to the fixed point, for up to six tokens.
+    """
+    low = beta <= 0.5
+    seed = round(100 * beta)
+    begin = page_starts(span=4, count=min(count, 4) if low else count, seed=seed)
+    tokens = (1, 3, 6) if low else (1,)
+    return crowd_rows(begin, beta=beta, tokens=tokens, settle=settle, first=100 * seed, seed=seed)
+
+
 # By so many tokens greedy decoding should be in a loop.
 LOOP_BY = 400
 
@@ -209,3 +235,39 @@ def settings_R5(span: int) -> Rows:
     loops = loop_table.read()
     chosen = loops["span"] == span
     return loop_rows(loops["loop"][chosen], loops["way"][chosen])
+
+
+@stored(
+    "confirm_R5",
+    parameter_product(span=(2, 3, 4, 6, 8)),
+    small={"span": 2, "count": 2},
+    seconds=3.0,
+)
+def confirm_R5(span: int, *, count: int = 16) -> Rows:
+    """The same from random places of sixteen pages of Python's help."""
+    loops, ways = greedy_loops(
+        decoder(), page_starts(span=span, count=count, seed=span), horizon=LOOP_BY
+    )
+    return [row | {"data": 1000 * span + row["data"]} for row in loop_rows(loops, ways)]
+
+
+@stored(
+    "confirm_R3d",
+    parameter_product(span=(6, 8, 12), beta=(1.0,)),
+    small={"span": 6, "beta": 1.0, "settle": 1, "measure": 4, "stretches": 2},
+    seconds=3.0,
+    within=dict.fromkeys(("value", "low", "high"), 0.15),
+)
+def confirm_R3d(
+    span: int, *, beta: float, settle: int = 60, measure: int = 50, stretches: int = 10
+) -> Rows:
+    """Exponents with a KV cache from pages of Python's help, eight for each length of it."""
+    return stream_rows(
+        page_starts(span=span, count=8, seed=40 + span),
+        beta=beta,
+        steps=settle + 20 + measure,
+        settle=settle,
+        align=20,
+        stretches=stretches,
+        first=1000 * span,
+    )

@@ -223,11 +223,20 @@ def cached_table(
 
     Intervals are Student's over `stretches` of the measured tokens. Every text is a run.
     """
-    model, betas = decoder(), torch.full((16,), beta)
-    windows = text_starts(model, span=span)
+    windows = text_starts(decoder(), span=span)
     steps = settle + align + measure
-    growth = stream(model, windows, betas=betas, steps=steps, settle=settle)[1][align:]
+    return stream_rows(
+        windows, beta=beta, steps=steps, settle=settle, align=align, stretches=stretches, first=0
+    )
+
+
+def stream_rows(
+    windows: Tensor, *, beta: float, steps: int, settle: int, align: int, stretches: int, first: int
+) -> Rows:
+    """A line for each of the windows (B, T, D), see `cached_table`; the ids begin with `first`."""
+    betas = torch.full((len(windows),), beta)
+    growth = stream(decoder(), windows, betas=betas, steps=steps, settle=settle)[1][align:]
     sign = 1.0 if beta == 1.0 else -1.0
     rates = sign * growth.reshape(stretches, -1, len(windows)).mean(1)
-    rows = [{"data": k} | mean_rows(rates[:, k])[0] for k in range(len(windows))]
+    rows = [{"data": first + k} | mean_rows(rates[:, k])[0] for k in range(len(windows))]
     return [row | {"runs": 1} for row in rows]

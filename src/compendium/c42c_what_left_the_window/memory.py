@@ -119,7 +119,7 @@ def settings_R9(
     error = 2.0 * (last - ratio * first).std(ddof=1) / (pairs**0.5 * first.mean())
     value = FORGOTTEN - ratio
     return rows_of(
-        before=first.mean(), value=value, low=value - error, high=value + error, runs=pairs
+        value=value, low=value - error, high=value + error, runs=pairs, before=first.mean()
     )
 
 

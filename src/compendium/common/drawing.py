@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
+from spinformer.core.regimes import Regime
 from spinformer.core.statistics import student_interval
-from spinformer.dmft.attractors import Regime
 from spinformer.plot.style import COLORS
 
 # A color of the palette for every kind of motion of the mean field.

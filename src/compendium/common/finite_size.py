@@ -96,7 +96,7 @@ def median_slope(x: np.ndarray, *, rows: ArrayLike, seed: Seed) -> Estimate:
 
 def settled_ensemble(start: Seed, *, beta: float, count: int, settle: int) -> Ensemble:
     """Random contexts (count,) of the document's network, `settle` tokens on."""
-    network = Network.document()
+    network = Network.poclopez2024()
     contexts = random_contexts(network, start, count=count)
     ensemble = Ensemble(network, contexts, beta=beta, threads=1)
     ensemble.advance(settle)
@@ -106,7 +106,7 @@ def settled_ensemble(start: Seed, *, beta: float, count: int, settle: int) -> En
 def spread_windows(beta: float, *, count: int, settle: int, seed: Seed) -> tuple[np.ndarray, int]:
     """Windows (count, T, L) of random contexts after `settle` tokens, and their position."""
     state = settled_ensemble(seed, beta=beta, count=count, settle=settle).state()
-    return window_of_context(Network.document(), state, beta=beta), state.position
+    return window_of_context(Network.poclopez2024(), state, beta=beta), state.position
 
 
 def whole_bits(bits: float) -> int:

@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from bookmaker.tables import DATA, OUTCOME
+from bookmaker.robustness import choices
 from compendium.common.drawing import intervals
 from spinformer.plot.style import COLORS
 
@@ -24,8 +24,7 @@ def show_settings(table: Mapping[str, np.ndarray], *, value: str) -> Figure:
     order = np.argsort(table["value"], kind="stable")
     chosen = {
         f"{name} {choice}": (table[name] == choice)[order]
-        for name in table
-        if name != DATA and name not in OUTCOME
+        for name in choices(table)
         for choice in np.unique(table[name])
         if (table[name] != choice).any()
     }

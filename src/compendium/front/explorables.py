@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bookmaker.base import write_atomically
-from spinformer.dmft.mean_field import document_context, random_contexts
+from spinformer.dmft.mean_field import poclopez2024_context, random_contexts
 from spinformer.dmft.network import Network
 
 TARGET = Path("book") / "_static" / "explorables" / "data.js"
@@ -40,14 +40,14 @@ def map_data() -> dict[str, Any]:
     That one settles on a cycle for the paper's network, and so is the same on every machine.
     """
     # The drawn ones do different things at the document's γ and ε.
-    networks = {PAPER: Network.document()}
+    networks = {PAPER: Network.poclopez2024()}
     networks |= {f"drawn, seed {seed}": Network.segmented(seed) for seed in (2, 4, 6, 9)}
     found: dict[str, Any] = {}
     for name, network in networks.items():
         drawn = random_contexts(network, 0, count=3)
         starts = {f"random {n + 1}": drawn.select(n) for n in range(3)}
         if name == PAPER:
-            origin = document_context(network, steps=100_000, decimals=8)
+            origin = poclopez2024_context(network, steps=100_000, decimals=8)
             starts = {"the paper's protocol": origin} | starts
         found[name] = network_data(network) | {"starts": {}}
         for start, one in starts.items():

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from compendium.front.schematics import draw_generator, draw_layer, draw_spins
-from spinformer.dmft.mean_field import document_context, trajectory
+from spinformer.dmft.mean_field import poclopez2024_context, trajectory
 from spinformer.dmft.network import Context, Network
 from spinformer.hopfield.continuous import energy, retrieve
 from spinformer.plot.style import COLORS, use_style
@@ -37,8 +37,8 @@ def welcome_numbers(figures: Mapping[str, float]) -> dict[str, Any]:
     found = retrieve(
         keys, queries=states.double(), beta=4.0, steps=60, step_size=0.1, keep_trajectory=True
     )
-    network = Network.document()
-    origin = document_context(network, beta=3.0, steps=1000)
+    network = Network.poclopez2024()
+    origin = poclopez2024_context(network, beta=3.0, steps=1000)
     start, motions = Context(np.round(origin.attention, 8), origin.position), {}
     for name, beta in MOTIONS.items():
         # Chaos is shown soon after its start: later, rounding would choose what is shown.

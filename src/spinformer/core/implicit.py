@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from spinformer.core.checks import check_function, check_tensor
-from spinformer.core.operators import is_forward_mode
+from spinformer.core.operators import derivative_levels, is_forward_mode
 
-# Under forward-mode transforms: to which order derivatives are right.
-_FORWARD_ORDER = 3
+# In plain operations: to which order derivatives are right at least.
+_PLAIN_ORDER = 3
 
 
 def implicit_root(
@@ -73,15 +73,27 @@ def implicit_root(
     """
     if not jacobian:
         _check(residual, solution, parameters)
-        if is_forward_mode():
-            equations = _with_jacobian(residual)
-            return _newton_steps(equations, solution, parameters, count=_FORWARD_ORDER)
+        if _is_plain():
+            return _newton_steps(_with_jacobian(residual), solution, parameters, count=_order())
         return _Root.apply(solution.detach(), _with_jacobian(residual), True, *parameters)
     if torch.compiler.is_compiling():
         return _newton_steps(residual, solution, parameters, count=1)
-    if is_forward_mode():
-        return _newton_steps(residual, solution, parameters, count=_FORWARD_ORDER)
+    if _is_plain():
+        return _newton_steps(residual, solution, parameters, count=_order())
     return _Root.apply(solution.detach(), residual, False, *parameters)
+
+
+def _is_plain() -> bool:
+    """Whether a transform asks for plain operations.
+
+    Forward mode has no rule for `_Root`. Nested `jacrev` and `vjp` call the backward passes of
+    inner transforms after these have ended, in which torch allows no transform of our own.
+    """
+    return is_forward_mode() or derivative_levels() > 1
+
+
+def _order() -> int:
+    return max(_PLAIN_ORDER, derivative_levels())
 
 
 def _newton_steps(

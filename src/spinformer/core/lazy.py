@@ -1,12 +1,14 @@
 """Lazy import: a package that gives its modules, and names from them, when they are first used.
 
-This is the convention of Scientific Python's `lazy_loader` (SPEC 1) without its stub files: a
-package names what it exports in a table, and once more in a block `if TYPE_CHECKING:`, where type
-checkers and editors see it and Python does not.
+This is the convention of Scientific Python's `lazy_loader` (SPEC 1): the names that a package
+exports stand once, as imports in its stub file `__init__.pyi`, where type checkers and editors read
+them, too.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import ast
+from collections.abc import Callable, Iterable
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
@@ -41,14 +43,14 @@ def modules_on_demand(
     >>> spinformer.hopfield.continuous.__name__
     'spinformer.hopfield.continuous'
     """
-    get, listed, _ = names_on_demand(package, path, exports={})
+    get, listed, _ = names_on_demand(package, path)
     return get, listed
 
 
 def names_on_demand(
-    package: str, path: Iterable[str], *, exports: Mapping[str, Iterable[str]]
+    package: str, path: Iterable[str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Lazy import of the modules of a package and of names that they define.
+    """Lazy import of the modules of a package and of the names that its stub file imports.
 
     Parameters
     ----------
@@ -56,8 +58,6 @@ def names_on_demand(
         Name of the package, its `__name__`.
     path : iterable of str
         Folders of the package, its `__path__`.
-    exports : mapping of str to iterable of str
-        By module of the package, the functions and classes that the package exports from it.
 
     Returns
     -------
@@ -77,11 +77,17 @@ def names_on_demand(
     'spinformer.dmft.lyapunov'
     """
     modules = sorted(module.name for module in iter_modules(path))
-    homes = {name: module for module, names in exports.items() for name in names}
+    homes: dict[str, str] = {}
+    for folder in path:
+        stub = Path(folder) / "__init__.pyi"
+        if stub.is_file():
+            for node in ast.parse(stub.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ImportFrom) and node.module:
+                    homes |= {alias.name: node.module for alias in node.names}
 
     def get(name: str) -> Any:
         if name in homes:
-            return getattr(import_module(f"{package}.{homes[name]}"), name)
+            return getattr(import_module(homes[name]), name)
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return import_module(f"{package}.{name}")

@@ -98,3 +98,26 @@ def is_forward_mode() -> bool:
         return True
     stack = torch._C._functorch.get_interpreter_stack() or ()
     return any(level.key() == torch._C._functorch.TransformType.Jvp for level in stack)
+
+
+def derivative_levels() -> int:
+    """How many transforms of `torch.func` that take derivatives are nested around the code.
+
+    Returns
+    -------
+    int
+        The number; 0 under ordinary automatic differentiation and under a compiler.
+
+    Examples
+    --------
+    >>> seen = []
+    >>> twice = torch.func.grad(torch.func.grad(lambda x: (seen.append(derivative_levels()), x)[1]))
+    >>> _ = twice(torch.tensor(1.0))
+    >>> derivative_levels(), seen
+    (0, [2])
+    """
+    if torch.compiler.is_compiling():
+        return 0
+    kinds = torch._C._functorch.TransformType
+    stack = torch._C._functorch.get_interpreter_stack() or ()
+    return sum(level.key() in (kinds.Grad, kinds.Jvp) for level in stack)

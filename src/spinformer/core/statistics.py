@@ -23,7 +23,7 @@ class Estimate:
         The estimate.
     error : float or ndarray, shape of the value
         Its standard error.
-    samples : float or ndarray, broadcastable to the value
+    samples : float or ndarray, broadcastable to the value, default nan
         Number of independent samples that the estimate is worth. NaN where the error is no scatter
         over samples.
 

@@ -1,31 +1,25 @@
-"""Attractors of the mean field: classification of their regimes, and the stroboscopic map.
+"""Attractors of a network or map, and the classification of their regimes.
 
 Regimes are decided by three measurements on each orbit after its transient:
 
 - a *period*: the smallest p with `|m_{n+p} − m_n|` below `Thresholds.distance` over a whole stretch
   (a fixed point has period 1, or that of the positional code);
 - the leading Lyapunov exponent λ₁ (nats per step) and its standard error;
-- *Birkhoff digits*: the average of m over a stretch, weighted with the bump function
-  exp(−1/(t(1−t))), converges faster than any power of the length on a quasi-periodic orbit and as
-  slowly as an average of random numbers on a chaotic one (Das, Saiki, Sander and Yorke 2017). The
-  digits are −log₁₀ of the largest difference between the averages over two consecutive stretches.
+- *Birkhoff digits*: −log₁₀ of the largest difference between the weighted averages of m over two
+  consecutive stretches, which are equal to many digits on a quasi-periodic orbit and to few on a
+  chaotic one (`birkhoff`).
 
 A label is a statement about the steps that were run: a chaotic transient may last longer than these
 and still end.
-
-The positional code drives the network with a period of 2^K steps. In the stroboscopic map (the
-function `stroboscopic_section`), which samples the orbit once per period, a cycle of 2^K steps is a
-point and a quasi-periodic motion is a closed curve.
 """
 
 from dataclasses import field, replace
-from typing import Any, Self, Unpack
+from typing import Any, Self
 
 import numpy as np
 
 from spinformer.core.checks import (
     check_array,
-    check_broadcast,
     check_instance,
     check_integer,
     check_real,
@@ -33,31 +27,11 @@ from spinformer.core.checks import (
 from spinformer.core.records import record
 from spinformer.core.regimes import Regime as Regime
 from spinformer.core.statistics import Estimate
-from spinformer.dmft.ensemble import Ensemble, Parameters, kernels_of
-from spinformer.dmft.kernel_inputs import SystemBatch, TimeIndex
-from spinformer.dmft.kernels import smallest_period as search_period
-from spinformer.dmft.lyapunov import (
-    ChangePoint,
-    average_growth,
-    detect_change_point,
-    lyapunov_spectrum,
-)
-from spinformer.dmft.maps import Map, System, as_system
-from spinformer.dmft.network import OUTPUT, AttentionNetwork, Context
-
-# Stretches of the steps for exponents, from which their errors are taken.
-_STRETCHES = 20
-# How near to zero m^o_2 is in the section [poclopez2024dynamical, Figure 3].
-_PLANE = 1e-3
-# A state of a map beyond this is on its way to infinity.
-_FAR = 1e100
-# A histogram of values nearer together than this has one bin.
-_NARROWEST = 1e-200
-# Steps of a map that are recorded at once, and in which its tangent vectors align.
-_CHUNK = 1000
-_ALIGN = 500
-# Lengths of tangent vectors below this count as an exact zero of the tangent map.
-_ZERO_LENGTH = 1e-140
+from spinformer.dmft.kernels import smallest_period
+from spinformer.dmft.lyapunov import ChangePoint, average_growth, detect_change_point
+from spinformer.dmft.maps import Map, as_system
+from spinformer.dmft.network import AttentionNetwork, Context
+from spinformer.dmft.orbit_measurements import STRETCHES, Lengths, measure_map, measure_network
 
 
 @record
@@ -126,14 +100,14 @@ class Attractors:
         Number of visits of m^o_1 to equal bins of the interval `span`.
     section : ndarray, shape (..., bins)
         The same for the visits in the Poincaré section where m^o_2 is within 0.001 of zero.
-    span : tuple of float
+    span : tuple of float, default (-1.0, 1.0)
         Interval of the bins, as far as the weights let an overlap go: [−1, 1] for signs. Of a map
         it is that of the values that occurred.
     context : Context or ndarray
         States at the end, an array (..., n) of a map.
-    thresholds : Thresholds
+    thresholds : Thresholds, default Thresholds()
         Thresholds by which the regimes were decided.
-    exponent_steps : int
+    exponent_steps : int, default 10000
         Number of steps over which the exponents were averaged.
     """
 
@@ -210,47 +184,6 @@ class Attractors:
         return f"{rates} is small, but not zero within its error: raise transient or exponent_steps"
 
 
-def bump_weights(length: int) -> np.ndarray:
-    r"""Compute the bump weights of a weighted Birkhoff average.
-
-    Parameters
-    ----------
-    length : int
-        Number n of steps in the average.
-
-    Returns
-    -------
-    ndarray, shape (length,)
-        Weights with the sum 1.
-
-    Raises
-    ------
-    ValueError
-        If `length` is below 1.
-
-    Notes
-    -----
-    Before normalization the weights are
-
-    .. math::
-
-        w_n = \exp\Big(-\frac{1}{t(1-t)}\Big), \qquad t = \frac{n + \frac12}{\mathrm{length}}.
-
-    References
-    ----------
-    [das2017quantitative]
-
-    Examples
-    --------
-    >>> bump_weights(3).round(3)
-    array([0.038, 0.925, 0.038])
-    """
-    length = check_integer("length", length, low=1)
-    t = (np.arange(length) + 0.5) / length
-    weight = np.exp(-1.0 / (t * (1.0 - t)))
-    return weight / weight.sum()
-
-
 def find_period(orbit: np.ndarray, *, longest: int, distance: float = 1e-7) -> int:
     """Find the smallest period of an orbit.
 
@@ -285,7 +218,7 @@ def find_period(orbit: np.ndarray, *, longest: int, distance: float = 1e-7) -> i
     check_integer("steps of orbit", len(orbit), low=2)
     longest = check_integer("longest", longest, low=1, high=len(orbit) // 2)
     distance = check_real("distance", distance, low=0.0)
-    return int(search_period(np.ascontiguousarray(orbit), longest, distance))
+    return int(smallest_period(np.ascontiguousarray(orbit), longest, distance))
 
 
 def _classify(
@@ -392,7 +325,7 @@ def find_attractors(
     >>> start = Context(np.full((4, 3), 0.1), 0)
     >>> beta = np.linspace(0.4, 0.5, 32)
     >>> found = find_attractors(
-    ...     Network.document(), start, beta=beta, transient=2000, kept=200, exponent_steps=200
+    ...     Network.poclopez2024(), start, beta=beta, transient=2000, kept=200, exponent_steps=200
     ... )
     >>> Regime(int(found.regime[-1])).label, int(found.period[-1])
     ('periodic', 4)
@@ -406,350 +339,49 @@ def find_attractors(
     bins = check_integer("bins", bins, low=1, high=2**16)
     exponents = min(2, most) if exponents is None else exponents
     exponents = check_integer("exponents", exponents, low=0, high=most)
-    check_integer("exponent_steps", exponent_steps, low=_STRETCHES if exponents else 0)
-    lengths = _Lengths(
-        transient=transient, kept=kept, exponent_steps=exponent_steps, exponents=exponents
+    check_integer("exponent_steps", exponent_steps, low=STRETCHES if exponents else 0)
+    lengths = Lengths(
+        transient=transient,
+        kept=kept,
+        exponent_steps=exponent_steps,
+        exponents=exponents,
+        bins=bins,
+        longest=limit.longest,
+        distance=limit.distance,
     )
-    if isinstance(system, Map):
-        return _map_attractors(
-            system, start, lengths=lengths, bins=bins, limit=limit, parameters=parameters
-        )
-    return _network_attractors(
-        system, start, lengths=lengths, bins=bins, limit=limit, parameters=parameters
-    )
-
-
-@record
-class _Lengths:
-    """How long orbits are followed, and how many exponents are measured."""
-
-    transient: int
-    kept: int
-    exponent_steps: int
-    exponents: int
-
-
-def _network_attractors(
-    network: AttentionNetwork,
-    context: Context,
-    *,
-    lengths: _Lengths,
-    bins: int,
-    limit: Thresholds,
-    parameters: Any,
-) -> Attractors:
-    """`find_attractors` of a network, by its compiled kernels."""
-    ensemble = Ensemble(network, context, **parameters)
-    kept = lengths.kept
-    exponents = lengths.exponents
-    exponent_steps = lengths.exponent_steps
-    # Weights of zero move nothing.
-    reach = float(network.overlap_bound[OUTPUT, 0]) or 1.0
-    unit = float(network.overlap_bound[OUTPUT].max()) or 1.0
-    weights = bump_weights(kept // 2)
-
-    def task(batch: SystemBatch, time: TimeIndex) -> tuple[TimeIndex, tuple[np.ndarray, ...]]:
-        kernels = kernels_of(batch)
-        histogram, section = np.zeros((2, ensemble.lanes, bins), dtype=np.uint32)
-        sums = kernels.aligned(2, ensemble.features)
-        overlap = kernels.aligned(ensemble.features)
-        time = kernels.accumulate_histogram(
-            kept, histogram, section, sums, weights, _PLANE, 1.0 / reach, overlap, batch, time
-        )
-        orbit = kernels.aligned(2 * limit.longest, ensemble.features)
-        time = kernels.record(orbit, 1, batch, time)
-        lanes = np.ascontiguousarray(np.moveaxis(orbit, -1, 0))
-        period = [search_period(lane, limit.longest, limit.distance * unit) for lane in lanes]
-        return time, (histogram.T, section.T, sums, np.array(period))
-
-    ensemble.advance(lengths.transient)
-    histogram, section, sums, period = ensemble.run(task)
-    halves = sums / unit
-    gap = np.abs(halves[..., 0, :] - halves[..., 1, :]).max(axis=-1)
-    digits = -np.log10(np.maximum(gap, 1e-16))
-    state = ensemble.state()
+    measure: Any = measure_map if isinstance(system, Map) else measure_network
+    found = measure(system, start, lengths=lengths, parameters=parameters)
+    digits = -np.log10(np.maximum(found.gap, 1e-16))
+    empty = np.zeros((*found.period.shape, 0))
+    rates = Estimate(value=empty, error=empty)
+    regime = np.where(found.period > 0, Regime.PERIODIC, Regime.UNDECIDED)
     if exponents:
-        found = lyapunov_spectrum(
-            network, state, steps=exponent_steps, count=exponents, batches=_STRETCHES, **parameters
+        stretches = np.diff(np.linspace(0, exponent_steps, STRETCHES + 1).astype(int))
+        averages = average_growth(found.growth, stretches)
+        gone = found.lost[..., None]
+        rates = replace(
+            averages,
+            value=np.where(gone, np.nan, averages.value),
+            error=np.where(gone, np.nan, averages.error),
         )
-        state = found.context
-        rates = found.exponents
         regime = _classify(
-            period,
+            found.period,
             digits,
-            rates=rates,
+            rates=averages,
             jump=detect_change_point(found.growth),
             # In so many steps a vector that neither grows nor shrinks may change by a factor e.
             resolution=1.0 / exponent_steps,
             limit=limit,
         )
-    else:
-        empty = np.zeros((*period.shape, 0))
-        rates = Estimate(value=empty, error=empty)
-        regime = np.where(period > 0, Regime.PERIODIC, Regime.UNDECIDED)
     return Attractors(
-        regime=regime,
-        period=period,
+        regime=np.where(found.lost, Regime.UNDECIDED, regime),
+        period=found.period,
         exponents=rates,
         digits=digits,
-        histogram=histogram,
-        section=section,
-        span=(-reach, reach),
-        context=state,
+        histogram=found.histogram,
+        section=found.section,
+        span=found.span,
+        context=found.states,
         thresholds=limit,
         exponent_steps=exponent_steps,
     )
-
-
-def _map_attractors(
-    given: Map, start: Any, *, lengths: _Lengths, bins: int, limit: Thresholds, parameters: Any
-) -> Attractors:
-    """`find_attractors` of a map, step by step for all orbits together."""
-    system = as_system(given, start)
-    origin = np.asarray(start, dtype=float)
-    unknown = parameters.keys() - given.parameters.keys()
-    if unknown:
-        raise TypeError(f"{min(unknown)} is no parameter of the map, which has {system.names}")
-    values = {
-        name: check_array(name, value, low=-_FAR, high=_FAR)
-        for name, value in (dict(given.parameters) | parameters).items()
-    }
-    shapes = {name: value.shape for name, value in values.items()}
-    batch = check_broadcast(start=origin.shape[:-1], **shapes)
-    lanes = {name: np.broadcast_to(value, batch).ravel() for name, value in values.items()}
-    states = np.broadcast_to(origin, (*batch, system.size)).reshape(-1, system.size)
-    states = system.advance(states, steps=lengths.transient, parameters=lanes)
-    lost = _outside(states)
-    states = np.where(lost[:, None], origin.reshape(-1, system.size)[0], states)
-    weights = bump_weights(lengths.kept // 2)
-    sums = np.zeros((2, *states.shape))
-    for half in range(2):
-        for first in range(0, len(weights), _CHUNK):
-            share = weights[first : first + _CHUNK]
-            orbit, states = system.observe(states, steps=len(share), parameters=lanes)
-            states, lost = _without_lost(states, lost, origin)
-            sums[half] += np.einsum("t,bta->ba", share, np.where(_near(orbit), orbit, 0.0))
-    orbit, states = system.observe(states, steps=2 * limit.longest, parameters=lanes)
-    states, lost = _without_lost(states, lost, origin)
-    orbit = np.where(_near(orbit) & ~lost[:, None, None], orbit, 0.0)
-    unit = float(np.abs(orbit[~lost]).max(initial=0.0)) or 1.0
-    period = np.array(
-        [
-            0 if gone else search_period(np.ascontiguousarray(lane), limit.longest,
-                                         limit.distance * unit)
-            for lane, gone in zip(orbit, lost, strict=True)
-        ]
-    )  # fmt: skip
-    gap = np.abs(sums[0] - sums[1]).max(axis=-1) / unit
-    digits = -np.log10(np.maximum(gap, 1e-16))
-    low = float(orbit[~lost, :, 0].min(initial=-1.0 if lost.all() else np.inf))
-    high = float(orbit[~lost, :, 0].max(initial=1.0 if lost.all() else -np.inf))
-    histogram, section = _visits(orbit, low=low, high=high, bins=bins)
-    growth, states = _map_growth(system, states, lanes, lengths=lengths)
-    rates = Estimate(value=np.zeros((len(states), 0)), error=np.zeros((len(states), 0)))
-    regime = np.where(period > 0, Regime.PERIODIC, Regime.UNDECIDED)
-    if lengths.exponents:
-        stretches = np.diff(np.linspace(0, lengths.exponent_steps, _STRETCHES + 1).astype(int))
-        rates = average_growth(growth, stretches)
-        regime = _classify(
-            period,
-            digits,
-            rates=rates,
-            jump=detect_change_point(growth),
-            resolution=1.0 / lengths.exponent_steps,
-            limit=limit,
-        )
-        gone = lost[:, None] & np.ones(lengths.exponents, dtype=bool)
-        rates = Estimate(
-            value=np.where(gone, np.nan, rates.value), error=np.where(gone, np.nan, rates.error)
-        )
-    regime = np.where(lost, Regime.UNDECIDED, regime)
-    return Attractors(
-        regime=regime.reshape(batch),
-        period=np.where(lost, 0, period).reshape(batch),
-        exponents=Estimate(
-            value=rates.value.reshape(*batch, -1), error=rates.error.reshape(*batch, -1)
-        ),
-        digits=digits.reshape(batch),
-        histogram=histogram.reshape(*batch, bins),
-        section=section.reshape(*batch, bins),
-        span=(low, high),
-        context=np.where(lost[:, None], np.inf, states).reshape(*batch, system.size),
-        thresholds=limit,
-        exponent_steps=lengths.exponent_steps,
-    )
-
-
-def _near(values: np.ndarray) -> np.ndarray:
-    """Where values are finite and their squares, too."""
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.abs(values) < _FAR)
-
-
-def _outside(states: np.ndarray) -> np.ndarray:
-    return np.asarray(~_near(states).all(axis=-1))
-
-
-def _without_lost(
-    states: np.ndarray, lost: np.ndarray, origin: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """States with those that left for infinity back at a start, and which have left."""
-    lost = lost | _outside(states)
-    home = origin.reshape(-1, states.shape[-1])[0]
-    return np.where(lost[:, None], home, states), lost
-
-
-def _visits(
-    orbit: np.ndarray, *, low: float, high: float, bins: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Histograms (B, bins) of the first component, and of it where the second is near zero."""
-    width = max(high - low, _NARROWEST)
-    place = np.clip((orbit[..., 0] - low) * (bins / width), 0, bins - 1)
-    first = place.astype(int)
-    lane = np.broadcast_to(np.arange(len(orbit))[:, None], first.shape)
-    plane = np.abs(orbit[..., min(1, orbit.shape[-1] - 1)]) < _PLANE
-    histogram = np.zeros((len(orbit), bins), dtype=np.uint32)
-    section = np.zeros_like(histogram)
-    np.add.at(histogram, (lane.ravel(), first.ravel()), 1)
-    np.add.at(section, (lane[plane], first[plane]), 1)
-    return histogram, section
-
-
-def _map_growth(
-    system: System, states: np.ndarray, lanes: dict[str, np.ndarray], *, lengths: _Lengths
-) -> tuple[np.ndarray, np.ndarray]:
-    """Growth rates (B, stretches, k) of k tangent vectors, and the states at the end."""
-    count = lengths.exponents
-    growth = np.zeros((len(states), _STRETCHES, count))
-    if not count:
-        return growth, states
-    axes = np.linalg.qr(np.random.default_rng(0).normal(size=(system.size, count)))[0]
-    basis = np.broadcast_to(axes, (len(states), *axes.shape))
-    edges = np.linspace(0, lengths.exponent_steps, _STRETCHES + 1).astype(int)
-    owner = np.repeat(np.arange(_STRETCHES), np.diff(edges))
-    for number in range(-_ALIGN, lengths.exponent_steps):
-        states, matrices = system.derivative(states, steps=1, parameters=lanes)
-        moved = matrices @ basis
-        moved = np.where(_near(moved), moved, 0.0)
-        basis, triangle = np.linalg.qr(moved)
-        if number >= 0:
-            sizes = np.abs(np.diagonal(triangle, axis1=1, axis2=2))
-            growth[:, owner[number]] += np.log(np.maximum(sizes, _ZERO_LENGTH))
-        states = np.where(_outside(states)[:, None], 0.0, states)
-    return growth / np.diff(edges)[:, None], states
-
-
-# ---- the stroboscopic section
-
-
-def stroboscopic_section(
-    network: AttentionNetwork,
-    context: Context,
-    *,
-    count: int,
-    transient: int = 0,
-    **parameters: Unpack[Parameters],
-) -> tuple[np.ndarray, Context]:
-    """Sample the stroboscopic section: the tokens at position 0, once per period of the drive.
-
-    The first of them is at least `transient` steps after the start.
-
-    Parameters
-    ----------
-    network : AttentionNetwork
-        The network.
-    context : Context
-        Initial states, of one system or of a batch.
-    count : int
-        Number of points of the section.
-    transient : int, default 0
-        Number of steps that are dropped first.
-    **parameters : Unpack[Parameters]
-        The inverse temperatures `beta` and `gamma`, `epsilon` and `threads`, as in `Ensemble`.
-
-    Returns
-    -------
-    points : ndarray, shape (..., count, P)
-        Semantic overlaps m^o of the tokens at position 0, with their factor 1 − ε.
-    context : Context
-        The states at the end.
-
-    Raises
-    ------
-    ValueError
-        If the context does not fit the network, or an argument is out of its range.
-
-    Examples
-    --------
-    >>> from spinformer.dmft.network import Network
-    >>> start = Context(np.zeros((4, 3)), 0)
-    >>> points, end = stroboscopic_section(Network.document(), start, beta=1.2, count=5)
-    >>> points.shape
-    (5, 3)
-    """
-    transient = check_integer("transient", transient, low=0)
-    ensemble = Ensemble(network, context, **parameters)
-    # `record` keeps the last of every 2^K tokens, here the one at position 0.
-    ensemble.advance(transient + (-context.position - transient) % network.positions + 1)
-    points = ensemble.record(check_integer("count", count, low=0), every=network.positions)
-    return points, ensemble.state()
-
-
-def rotation_number(points: np.ndarray) -> Estimate:
-    r"""Estimate the rotation number of quasi-periodic motion from its stroboscopic section.
-
-    It is the mean angle by which a point turns about the mean of all points, in the plane of the
-    two leading principal axes. The closed curve must wind once about its mean.
-
-    Parameters
-    ----------
-    points : ndarray, shape (..., n, d)
-        Points of the section in order, at least four.
-
-    Returns
-    -------
-    Estimate
-        Rotation numbers (...), in turns per sample, from 0 to ½, and 0 of points that do not
-        move. The error is the largest difference to the same average over either half of the
-        series.
-
-    Raises
-    ------
-    ValueError
-        If `points` has fewer than two axes or too few points.
-
-    Notes
-    -----
-    With the angles θ_n and the bump weights w of a weighted Birkhoff average,
-
-    .. math::
-
-        \rho = \frac{1}{2\pi} \sum_n w_n\, (\theta_{n+1} - \theta_n) .
-
-    References
-    ----------
-    [das2017quantitative]
-
-    Examples
-    --------
-    >>> angle = 2 * np.pi * 0.3 * np.arange(100)
-    >>> circle = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
-    >>> f"{rotation_number(circle).value:.6f}"
-    '0.300000'
-    """
-    points = check_array("points", points, shape=(..., "n", "d"))
-    check_integer("number of points", points.shape[-2], low=4)
-    away = points - points.mean(axis=-2, keepdims=True)
-    axes = np.linalg.eigh(np.einsum("...ni,...nj->...ij", away, away))[1][..., -2:]
-    flat = away @ axes
-    turn = np.diff(np.arctan2(flat[..., 1], flat[..., 0])) / (2 * np.pi)
-    # Every turn within half a turn of their mean direction.
-    middle = np.angle(np.exp(2j * np.pi * turn).mean(axis=-1, keepdims=True)) / (2 * np.pi)
-    lift = (turn - middle + 0.5) % 1.0 + middle - 0.5
-    half = lift.shape[-1] // 2
-    whole = lift @ bump_weights(lift.shape[-1])
-    early = lift[..., :half] @ bump_weights(half)
-    late = lift[..., half:] @ bump_weights(lift.shape[-1] - half)
-    error = np.maximum(np.abs(early - whole), np.abs(late - whole))
-    turns = np.abs((whole + 0.5) % 1.0 - 0.5)
-    return Estimate(value=turns[()], error=error[()], samples=lift.shape[-1])

@@ -15,7 +15,13 @@ from functools import cache
 import numpy as np
 from scipy.special import ndtri
 
-from spinformer.core.checks import check_array, check_instance, check_integer, check_real
+from spinformer.core.checks import (
+    check_array,
+    check_flag,
+    check_instance,
+    check_integer,
+    check_real,
+)
 from spinformer.core.records import record
 from spinformer.dmft.finite_size import (
     TokenRuns,
@@ -164,7 +170,7 @@ def finite_size_corrections(
     Examples
     --------
     >>> found = finite_size_corrections(
-    ...     Network.document(), 1.2, window=np.zeros((4, 3)), steps=8, position=3
+    ...     Network.poclopez2024(), 1.2, window=np.zeros((4, 3)), steps=8, position=3
     ... )
     >>> found.mean(300).shape, found.deviation(300).shape
     ((12, 3), (12,))
@@ -213,7 +219,7 @@ def next_means(network: Network, windows: np.ndarray, *, beta: float, position: 
 
     Examples
     --------
-    >>> next_means(Network.document(), np.zeros((5, 4, 3)), beta=1.2, position=3).shape
+    >>> next_means(Network.poclopez2024(), np.zeros((5, 4, 3)), beta=1.2, position=3).shape
     (5, 3)
     """
     check_instance("network", network, Network)
@@ -252,7 +258,7 @@ def window_covariances(network: Network, path: np.ndarray, *, maps: np.ndarray) 
 
     Examples
     --------
-    >>> machine = Network.document()
+    >>> machine = Network.poclopez2024()
     >>> path = mean_path(machine, 1.2, window=np.zeros((4, 3)), steps=2)
     >>> window_covariances(machine, path, maps=linear_maps(machine, 1.2, path=path)).shape
     (3, 12, 12)
@@ -297,7 +303,7 @@ def noise_covariance(network: Network, path: np.ndarray, *, maps: np.ndarray) ->
 
     Examples
     --------
-    >>> machine = Network.document()
+    >>> machine = Network.poclopez2024()
     >>> path = mean_path(machine, 1.2, window=np.zeros((4, 3)), steps=2)
     >>> noise_covariance(machine, path, maps=linear_maps(machine, 1.2, path=path)).shape
     (6, 3, 3)
@@ -341,7 +347,7 @@ def mean_shift(
 
     Examples
     --------
-    >>> machine = Network.document()
+    >>> machine = Network.poclopez2024()
     >>> path = mean_path(machine, 1.2, window=np.zeros((4, 3)), steps=2)
     >>> maps = linear_maps(machine, 1.2, path=path)
     >>> mean_shift(machine, 1.2, path=path, maps=maps, position=3).shape
@@ -424,7 +430,7 @@ def predicted_rms(network: Network, covariance: np.ndarray) -> np.ndarray:
 
     Examples
     --------
-    >>> predicted_rms(Network.document(), np.zeros((5, 3, 3)))
+    >>> predicted_rms(Network.poclopez2024(), np.zeros((5, 3, 3)))
     array([0., 0., 0., 0., 0.])
     """
     check_instance("network", network, Network)
@@ -435,7 +441,9 @@ def predicted_rms(network: Network, covariance: np.ndarray) -> np.ndarray:
     return np.sqrt(np.einsum("al,...lm,am->...", pattern, covariance, pattern))
 
 
-def gaussian_closure(corrections: FiniteSizeCorrections, size: int) -> np.ndarray:
+def gaussian_closure(
+    corrections: FiniteSizeCorrections, size: int, *, independent: bool = False
+) -> np.ndarray:
     r"""Compute the mean text of N bits by a Gaussian closure of the moments of a window.
 
     Parameters
@@ -444,6 +452,10 @@ def gaussian_closure(corrections: FiniteSizeCorrections, size: int) -> np.ndarra
         A mean-field path, of which window, β and positions are taken.
     size : int
         Number N of bits.
+    independent : bool, default False
+        Whether the bits of a window count as independent, with the variance 1 − m² each. This is
+        the Gaussian mean field of kinetic Ising models [mezard2011exact], which to first order in
+        1/N is also their second-order Plefka expansion.
 
     Returns
     -------
@@ -471,15 +483,18 @@ def gaussian_closure(corrections: FiniteSizeCorrections, size: int) -> np.ndarra
     ----------
     [aguilera2021unifying]
 
+    [mezard2011exact]
+
     Examples
     --------
     >>> found = finite_size_corrections(
-    ...     Network.document(), 1.2, window=np.zeros((4, 3)), steps=3, position=3
+    ...     Network.poclopez2024(), 1.2, window=np.zeros((4, 3)), steps=3, position=3
     ... )
     >>> gaussian_closure(found, 300).shape
     (7, 3)
     """
     limit = check_instance("corrections", corrections, FiniteSizeCorrections)
+    independent = check_flag("independent", independent)
 
     network = limit.network
     window = limit.path[: limit.network.context]
@@ -489,6 +504,8 @@ def gaussian_closure(corrections: FiniteSizeCorrections, size: int) -> np.ndarra
     path = list(window)
     covariance = np.diag(((1.0 - window**2) / bits).ravel())
     for start in range(len(limit.path) - len(window)):
+        if independent:
+            covariance = np.diag(((1.0 - np.array(path[start:]) ** 2) / bits).ravel())
         level, turn = np.linalg.eigh(covariance)
         away = normal @ (turn * np.sqrt(np.maximum(level, 0.0))).T
         windows = path[start:] + away.reshape(-1, *window.shape)

@@ -1,6 +1,6 @@
 """Many mean-field systems at once: memory, threads, and nothing else.
 
-An `Ensemble` lays independent systems out in blocks, of 8 lanes if they are few, else of 64, keeps
+An `Ensemble` lays independent systems out in blocks, of 4 lanes if they are few, else of 64, keeps
 their state, and runs kernels over the blocks with threads. No result depends on lanes or threads.
 """
 
@@ -22,8 +22,8 @@ _Task = Callable[[SystemBatch, TimeIndex], tuple[TimeIndex, tuple[np.ndarray, ..
 _CORES = os.cpu_count() or 1
 # By the number of lanes.
 _KERNELS: dict[int, Any] = {module.LANES: module for module in (kernels, narrow_kernels)}
-# A step of a wide block takes a little longer than one of three narrow ones.
-_FEW = 3 * narrow_kernels.LANES
+# A step of a wide block takes as long as one of twelve narrow ones.
+_FEW = 12 * narrow_kernels.LANES
 
 
 def kernels_of(batch: SystemBatch) -> Any:
@@ -87,7 +87,7 @@ class Ensemble:
     --------
     >>> from spinformer.dmft.network import Network
     >>> start = Context(np.zeros((5, 4, 3)), 0)
-    >>> ensemble = Ensemble(Network.document(), start, beta=1.2)
+    >>> ensemble = Ensemble(Network.poclopez2024(), start, beta=1.2)
     >>> ensemble.record(10).shape, ensemble.state().position
     ((5, 10, 3), 2)
     """

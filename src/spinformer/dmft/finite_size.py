@@ -96,7 +96,7 @@ def semantic_overlaps(network: Network, tokens: np.ndarray) -> np.ndarray:
 
     Examples
     --------
-    >>> machine = Network.document()
+    >>> machine = Network.poclopez2024()
     >>> np.round(semantic_overlaps(machine, machine.semantic[OUTPUT, 0]), 4)
     array([0.98  , 0.3267, 0.3267])
     """
@@ -134,7 +134,7 @@ def window_of_context(network: Network, context: Context, *, beta: float) -> np.
     Examples
     --------
     >>> newest_first = Context(np.array([[9.0] * 3, *np.zeros((3, 3))]), position=3)
-    >>> window_of_context(Network.document(), newest_first, beta=1.0)[-1].round(3)
+    >>> window_of_context(Network.poclopez2024(), newest_first, beta=1.0)[-1].round(3)
     array([-1.,  1.,  1.])
     """
     attention, _ = check_context(network, context)
@@ -171,7 +171,7 @@ def window_means(network: Network, beta: float, *, attention: np.ndarray) -> np.
 
     Examples
     --------
-    >>> window_means(Network.document(), 0.5, attention=np.array([0.0, 2.0, 0.0])).round(4)
+    >>> window_means(Network.poclopez2024(), 0.5, attention=np.array([0.0, 2.0, 0.0])).round(4)
     array([-0.7616,  0.7616, -0.7616])
     """
     check_instance("network", network, Network)
@@ -215,7 +215,7 @@ def attention_of_window(network: Network, window: np.ndarray, *, position: int) 
 
     Examples
     --------
-    >>> machine = Network.document().with_parameters(gamma=0.0, epsilon=0.0)
+    >>> machine = Network.poclopez2024().with_parameters(gamma=0.0, epsilon=0.0)
     >>> attention_of_window(machine, np.ones((4, 3)), position=3)  # plain mean of the values
     array([-0.33333333, -0.33333333,  0.33333333])
     """
@@ -266,7 +266,7 @@ def mean_path(
 
     Examples
     --------
-    >>> still = Network.document().with_parameters(epsilon=0.0)
+    >>> still = Network.poclopez2024().with_parameters(epsilon=0.0)
     >>> path = mean_path(still, 0.5, window=np.ones((4, 3)), steps=200)  # β below the onset
     >>> path.shape, bool(np.abs(path[-1]).max() < 1e-6)
     ((204, 3), True)
@@ -351,7 +351,7 @@ def generate(
     Examples
     --------
     >>> runs = generate(
-    ...     Network.document(), 300, beta=1.27, window=np.zeros((4, 3)), steps=2, runs=5, seed=0
+    ...     Network.poclopez2024(), 300, beta=1.27, window=np.zeros((4, 3)), steps=2, runs=5, seed=0
     ... )
     >>> runs.tokens.shape, bool((runs.means[:, :4] == 0.0).all())
     ((5, 6, 3), True)
@@ -418,7 +418,7 @@ def token_states(network: Network, size: int) -> np.ndarray:
 
     Examples
     --------
-    >>> token_states(Network.document(), 6)[[0, 1]]
+    >>> token_states(Network.poclopez2024(), 6)[[0, 1]]
     array([[-1., -1., -1.],
            [-1., -1.,  0.]])
     """
@@ -470,7 +470,7 @@ def token_probabilities(
 
     Examples
     --------
-    >>> token_probabilities(Network.document(), 6, beta=1.0, attention=np.zeros(3))[[0, 1]]
+    >>> token_probabilities(Network.poclopez2024(), 6, beta=1.0, attention=np.zeros(3))[[0, 1]]
     array([0.015625, 0.03125 ])
     """
     from scipy.stats import binom  # takes a second, which all that draws texts would pay
@@ -535,7 +535,7 @@ def linear_maps(
 
     Examples
     --------
-    >>> machine = Network.document().with_parameters(gamma=0.0)  # every token weighs the same
+    >>> machine = Network.poclopez2024().with_parameters(gamma=0.0)  # every token weighs the same
     >>> maps = linear_maps(machine, 1.0, path=np.zeros((5, 3)))
     >>> maps.shape, bool(np.allclose(maps, maps[:, :1]))
     ((1, 4, 3, 3), True)

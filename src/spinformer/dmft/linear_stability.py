@@ -16,7 +16,7 @@ from `1/|μ|` for μ > 0 (the state magnetizes) to `T/|μ|` for μ < 0 (a rotati
 1 tokens). Other roots of the phase, θ = 2(φ + kπ)/(T+1), reach `|z| = 1` at larger β: there
 `|μ|β/T` is 1/(sin φ cot(θ/2) − cos φ), where it is positive at all, and cot falls with θ.
 
-This is the linearization of [poclopez2024dynamical, Eqs. (13)-(16)]; the document gives no such
+This is the linearization of [poclopez2024dynamical, Eqs. (13)-(16)]; the paper gives no such
 formula.
 """
 
@@ -61,7 +61,7 @@ class Onset:
         return float(self.rotation[0])
 
 
-def onset(network: AttentionNetwork, *, epsilon: float = 0.0) -> Onset:
+def onset(network: AttentionNetwork, *, epsilon: float | None = None) -> Onset:
     r"""Compute critical β and rotation number of the instabilities of the disordered state.
 
     With ε > 0 the result is exact only if γ = 0 and T is a multiple of 2^K, because the positions
@@ -72,10 +72,9 @@ def onset(network: AttentionNetwork, *, epsilon: float = 0.0) -> Onset:
     ----------
     network : AttentionNetwork
         The network.
-    epsilon : float, default 0
-        Weight ε of the position, in [0, 1). That of the network is not read: give
-        `network.epsilon` for the network as it is. The gain of a token is (1 − ε)β, so that the
-        critical β is divided by 1 − ε.
+    epsilon : float, optional
+        Weight ε of the position, in [0, 1); None takes that of the network. The gain of a token is
+        (1 − ε)β, so that the critical β is divided by 1 − ε.
 
     Returns
     -------
@@ -105,12 +104,12 @@ def onset(network: AttentionNetwork, *, epsilon: float = 0.0) -> Onset:
     Examples
     --------
     >>> from spinformer.dmft.network import Network
-    >>> found = onset(Network.document())
+    >>> found = onset(Network.poclopez2024(), epsilon=0.0)
     >>> f"{found.critical_beta:.5f} {found.critical_rotation:.5f}"
     '1.22124 0.05888'
     """
     check_instance("network", network, AttentionNetwork)  # type: ignore[type-abstract]
-    epsilon = check_real("epsilon", epsilon, low=0.0)
+    epsilon = network.epsilon if epsilon is None else check_real("epsilon", epsilon, low=0.0)
     if epsilon >= 1.0:
         raise ValueError(f"epsilon must be a number in [0, 1), got {epsilon}")
     least = _SINGULAR * network.overlap_bound[VALUE].max() * network.overlap_bound[OUTPUT].max()

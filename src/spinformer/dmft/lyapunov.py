@@ -138,7 +138,7 @@ def lyapunov_spectrum(
     --------
     >>> from spinformer.dmft.network import Network
     >>> start = Context(np.full((4, 3), 0.1), 0)
-    >>> found = lyapunov_spectrum(Network.document(), start, beta=0.5, steps=1000, count=2)
+    >>> found = lyapunov_spectrum(Network.poclopez2024(), start, beta=0.5, steps=1000, count=2)
     >>> found.exponents.value.shape, bool(found.exponents.value[0] < 0)
     ((2,), True)
     """
@@ -342,7 +342,7 @@ def period_map(
     --------
     >>> from spinformer.dmft.network import Network
     >>> from spinformer.core.lyapunov import lyapunov_exponents
-    >>> network, states = Network.document(), [Context(np.full((4, 3), 0.1), 0)]
+    >>> network, states = Network.poclopez2024(), [Context(np.full((4, 3), 0.1), 0)]
     >>> fast = lyapunov_spectrum(network, states[0], beta=0.5, steps=500, count=2)
     >>> def push(basis):
     ...     context, tangent = period_map(network, states.pop(), beta=0.5, steps=1)

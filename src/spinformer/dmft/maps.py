@@ -25,7 +25,7 @@ from spinformer.dmft.lyapunov import period_map
 from spinformer.dmft.network import AttentionNetwork, Context, check_context
 
 # States and parameters of a map beyond this would overflow in products.
-_LARGEST = 1e100
+LARGEST_STATE = 1e100
 # Step of a fourth-order difference, in units of a component or of one, whichever is larger: it
 # balances the truncation, h⁴, and the rounding, ε/h.
 _DIFFERENCE = 1e-3
@@ -84,7 +84,7 @@ class Map:
         check_integer("dimension", self.dimension, low=1)
         check_instance("parameters", self.parameters, Mapping)  # type: ignore[type-abstract]
         for name, value in self.parameters.items():
-            check_real(name, value, low=-_LARGEST, high=_LARGEST)
+            check_real(name, value, low=-LARGEST_STATE, high=LARGEST_STATE)
         if isinstance(self.jacobian, str):
             check_choice("jacobian", self.jacobian, ("torch",))
         elif self.jacobian is not None:
@@ -99,6 +99,8 @@ class System(ABC):
     names: tuple[str, ...]
     # Values of the parameters that need not be given.
     defaults: dict[str, float]
+    # Whether the derivative is exact, not from differences.
+    exact: bool
     # Step of a central difference of what depends on the derivative.
     difference: float
 
@@ -236,7 +238,7 @@ class System(ABC):
             if name not in self.names:
                 raise TypeError(f"{name} is no parameter of the system, which has {self.names}")
         values = self.defaults | {
-            name: check_real(name, value, low=-_LARGEST, high=_LARGEST)
+            name: check_real(name, value, low=-LARGEST_STATE, high=LARGEST_STATE)
             for name, value in parameters.items()
             if value is not None
         }
@@ -258,6 +260,7 @@ class _NetworkSystem(System):
     """
 
     names = ("beta", "gamma", "epsilon")
+    exact = True
     difference = 1e-7
 
     def __init__(self, network: AttentionNetwork, position: int) -> None:
@@ -333,7 +336,8 @@ class _MapSystem(System):
         self.size = given.dimension
         self.names = tuple(given.parameters)
         self.defaults = dict(given.parameters)
-        self.difference = 1e-5 if given.jacobian is not None else 1e-4
+        self.exact = given.jacobian is not None
+        self.difference = 1e-5 if self.exact else 1e-4
 
     def check_columns(self, states: np.ndarray) -> None:
         """Check that a step moves each of several states as if it were alone.
@@ -514,7 +518,9 @@ def as_system(system: AttentionNetwork | Map, start: Any, *, name: str = "start"
     array([[0.2]])
     """
     if isinstance(system, Map):
-        check_array(name, start, shape=(..., system.dimension), low=-_LARGEST, high=_LARGEST)
+        check_array(
+            name, start, shape=(..., system.dimension), low=-LARGEST_STATE, high=LARGEST_STATE
+        )
         own = _MapSystem(system)
         own.check_columns(np.asarray(start, dtype=float).reshape(-1, system.dimension))
         return own

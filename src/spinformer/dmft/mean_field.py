@@ -89,7 +89,7 @@ def token_overlaps(
 
     Examples
     --------
-    >>> window = token_overlaps(Network.document(), Context(np.zeros((4, 3)), 0), 1.2)
+    >>> window = token_overlaps(Network.poclopez2024(), Context(np.zeros((4, 3)), 0), 1.2)
     >>> window.shape, bool(np.abs(window).max() <= 0.02)
     ((4, 4, 3), True)
     """
@@ -245,7 +245,7 @@ def step(
 
     Examples
     --------
-    >>> following, overlap = step(Network.document(), Context(np.zeros((4, 3)), 3), 1.2)
+    >>> following, overlap = step(Network.poclopez2024(), Context(np.zeros((4, 3)), 3), 1.2)
     >>> following.position, overlap
     (0, array([0., 0., 0.]))
     """
@@ -323,7 +323,7 @@ def torch_step(
 # ---- where a trajectory starts
 
 
-def document_context(
+def poclopez2024_context(
     network: Network, beta: float = 3.0, *, steps: int = 100_000, decimals: int | None = None
 ) -> Context:
     """Compute the initial context of the paper: from the token W^o_1 at β = 3, after 100,000 steps.
@@ -360,7 +360,7 @@ def document_context(
 
     Examples
     --------
-    >>> document_context(Network.document(), steps=1000).attention.shape
+    >>> poclopez2024_context(Network.poclopez2024(), steps=1000).attention.shape
     (4, 3)
     """
     check_instance("network", network, Network)
@@ -412,7 +412,7 @@ def random_contexts(
 
     Examples
     --------
-    >>> random_contexts(Network.document(), 0, count=5).attention.shape
+    >>> random_contexts(Network.poclopez2024(), 0, count=5).attention.shape
     (5, 4, 3)
     """
     check_instance("network", network, AttentionNetwork)  # type: ignore[type-abstract]
@@ -475,7 +475,7 @@ def trajectory(
 
     Examples
     --------
-    >>> network = Network.document()
+    >>> network = Network.poclopez2024()
     >>> start = random_contexts(network, 0, count=2)
     >>> overlaps, end = trajectory(network, start, beta=1.2, steps=8)
     >>> overlaps.shape, end.position

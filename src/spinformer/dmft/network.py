@@ -3,7 +3,7 @@
 In the model of [poclopez2024dynamical] the tokens consist of many *sites*, each drawn independently
 given the attention vector. Attention sees only the overlaps of a token with P features in each role
 α ∈ {o, v, q, k} (output, value, query, key), which are averages over the sites. In a `Network` the
-sites are bits: tokens x ∈ {−1, 1}^N and features W^α_a ∈ R^N, which are signs in the document. A
+sites are bits: tokens x ∈ {−1, 1}^N and features W^α_a ∈ R^N, which are signs in the paper. A
 position is a code of K bits (`core.states.spin_states`, row p for position p). Only what the limit
 N → ∞ depends on is stored: `semantic`, one column for every kind of site, called a segment, and
 `fractions`, the fraction of sites in each. N given bits are N segments of weight 1/N.
@@ -364,7 +364,7 @@ class Network(AttentionNetwork):
         Context length T: the number of tokens that attention sees, the newest (the query) included.
     gamma : float
         Inverse temperature of attention, in front of the dot product Σ_b m^q_b m^k_b. The γ of the
-        document is √P times this (220 for 127.017).
+        paper is √P times this (220 for 127.017).
     epsilon : float, default 0
         Weight of the position in a token, in [0, 1]; 0 when K = 0.
     fractions : ndarray, shape (L,), optional
@@ -394,7 +394,7 @@ class Network(AttentionNetwork):
 
     Examples
     --------
-    >>> network = Network.document()
+    >>> network = Network.poclopez2024()
     >>> network.features, network.segments, network.bits, network.context
     (3, 3, 2, 4)
     """
@@ -402,7 +402,7 @@ class Network(AttentionNetwork):
     # ---- constructors
 
     @classmethod
-    def document(cls) -> Self:
+    def poclopez2024(cls) -> Self:
         """Construct the example network of the paper: P = L = 3, K = 2, T = 4, ε = 0.02.
 
         Returns
@@ -463,7 +463,7 @@ class Network(AttentionNetwork):
             Number K of bits of the position code, at most 20.
         context : int, optional
             Context length T; None is 2^K.
-        gamma : float, default 220/√3
+        gamma : float, default 220 / 3**0.5
             Inverse temperature of attention, in front of the dot product.
         epsilon : float, default 0.02
             Weight of the position in a token.

@@ -62,7 +62,7 @@ def count_regimes(attractors: Attractors) -> dict[tuple[Regime, int], int]:
     >>> from spinformer.dmft.network import Context, Network
     >>> starts = Context(np.full((5, 4, 3), 0.1), 0)
     >>> found = classify_regimes(
-    ...     Network.document(), starts, beta=0.5, transient=2000, kept=2000, exponent_steps=1000
+    ...     Network.poclopez2024(), starts, beta=0.5, transient=2000, kept=2000, exponent_steps=1000
     ... )
     >>> count_regimes(found)
     {(<Regime.PERIODIC: 0>, 4): 5}

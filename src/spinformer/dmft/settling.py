@@ -1,7 +1,7 @@
 """Relaxation time of an ensemble to its attractor, and contexts and windows on the attractor.
 
 The average of an observable over an ensemble of contexts relaxes to its value on the attractor, in
-the end as e^{−t/τ}. The *relaxation time* τ is 27 tokens in the chaos of the document's network at
+the end as e^{−t/τ}. The *relaxation time* τ is 27 tokens in the chaos of the published network at
 β = 1.28. At 1.266 it is hundreds of tokens, and a context stays for as long in a part of the
 attractor where the motion is more, or less, chaotic. A measurement from starts that have been
 iterated for less than a few τ is a measurement of the transient.
@@ -92,8 +92,8 @@ def relaxation_time(
     --------
     >>> from spinformer.dmft.mean_field import random_contexts
     >>> from spinformer.dmft.network import Network
-    >>> starts = random_contexts(Network.document(), 0, count=1000)
-    >>> found = relaxation_time(Network.document(), starts, beta=1.255, steps=4800)
+    >>> starts = random_contexts(Network.poclopez2024(), 0, count=1000)
+    >>> found = relaxation_time(Network.poclopez2024(), starts, beta=1.255, steps=4800)
     >>> bool(220 < found.value < 330)
     True
     """
@@ -209,8 +209,8 @@ def settled_contexts(
     --------
     >>> from spinformer.dmft.mean_field import random_contexts
     >>> from spinformer.dmft.network import Network
-    >>> starts = random_contexts(Network.document(), 0, count=5)
-    >>> settled = settled_contexts(Network.document(), starts, beta=1.28, relaxation=27.0)
+    >>> starts = random_contexts(Network.poclopez2024(), 0, count=5)
+    >>> settled = settled_contexts(Network.poclopez2024(), starts, beta=1.28, relaxation=27.0)
     >>> settled.attention.shape, settled.position  # 216 tokens on
     ((5, 4, 3), 0)
     """
@@ -262,7 +262,7 @@ def settled_window(
     --------
     >>> start = Context(np.zeros((4, 3)), 0)
     >>> window, position = settled_window(
-    ...     Network.document(), 0.5, context=start, transient=100, steps=8
+    ...     Network.poclopez2024(), 0.5, context=start, transient=100, steps=8
     ... )
     >>> window.shape
     (4, 3)

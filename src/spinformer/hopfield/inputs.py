@@ -45,7 +45,7 @@ def check_states(
         States, one a row.
     patterns : Tensor, shape (..., N, d)
         Patterns that the states must fit in width, dtype, device and batch axes.
-    finite : bool
+    finite : bool, default True
         Whether their entries are looked at now, as in `check_tensor`.
 
     Returns

@@ -1,9 +1,9 @@
 """Causal language models from disk, by the library transformers: shipped checkpoints and one's own.
 
 Two checkpoints are shipped as packages of the Python package index, as GGUF files whose matrices
-are quantized. transformers reads such a file in half a minute. It is therefore converted once, to
-float32 numbers that are the quantized ones exactly, and kept in the cache folder; after that a
-model is there within seconds. Nothing is downloaded, at no time.
+are quantized. Such a file is converted once (`gguf_conversion`), to float32 numbers that are the
+quantized ones exactly, and kept in the cache folder; after that a model is there within seconds.
+Nothing is downloaded, at no time.
 """
 
 import hashlib
@@ -26,6 +26,7 @@ from tqdm import TqdmWarning
 
 from spinformer.core.checks import check_choice
 from spinformer.core.records import record
+from spinformer.language.gguf_conversion import convert_gguf
 from spinformer.language.minilm import ModelUnavailable
 
 # Where converted checkpoints are kept, if the environment names a folder.
@@ -110,10 +111,11 @@ def load_checkpoint(
 ) -> Checkpoint:
     """Load a causal language model: a shipped checkpoint, a GGUF file, or a folder.
 
-    A GGUF file is converted when it is read for the first time, in about half a minute, and kept
-    in the folder that the environment variable `SPINFORMER_CACHE` names, otherwise beside the
-    Python environment, or in the user's cache folder if that cannot be written. Processes that
-    convert at the same time, or are killed while they do, leave no half of a model behind.
+    A GGUF file is converted when it is read for the first time, in half a minute to two minutes
+    for the shipped checkpoints, and kept in the folder that the environment variable
+    `SPINFORMER_CACHE` names, otherwise beside the Python environment, or in the user's cache folder
+    if that cannot be written. Processes that convert at the same time, or are killed while they
+    do, leave no half of a model behind.
 
     Parameters
     ----------
@@ -275,16 +277,7 @@ def _convert(files: list[Path], folder: Path) -> None:
     try:
         # The reader of GGUF files draws a bar of its own.
         with _quiet(transformers), redirect_stderr(io.StringIO()):
-            options: dict[str, Any] = {"gguf_file": source.name, "local_files_only": True}
-            model = transformers.AutoModelForCausalLM.from_pretrained(
-                source.parent, dtype=torch.float32, **options
-            )
-            tokenizer = transformers.AutoTokenizer.from_pretrained(source.parent, **options)
-            # The numbers are plain ones now; transformers would refuse to write quantized ones.
-            model.hf_quantizer = None
-            del model.config.quantization_config
-            model.save_pretrained(folder)
-            tokenizer.save_pretrained(folder)
+            convert_gguf(source, folder)
     except Exception as error:  # a damaged file may say anything
         raise ModelUnavailable(
             f"{files[0]} is no GGUF file of a causal language model that transformers reads: "
@@ -298,8 +291,8 @@ def _read(folder: Path, *, name: str, quantization: str, dtype: torch.dtype) -> 
     transformers = _library()
     try:
         with _quiet(transformers):
-            model = transformers.AutoModelForCausalLM.from_pretrained(
-                folder, dtype=dtype, local_files_only=True
+            model, report = transformers.AutoModelForCausalLM.from_pretrained(
+                folder, dtype=dtype, local_files_only=True, output_loading_info=True
             )
             has_tokenizer = any(folder.glob("tokenizer*")) or any(folder.glob("vocab*"))
             tokenizer = None
@@ -312,6 +305,11 @@ def _read(folder: Path, *, name: str, quantization: str, dtype: torch.dtype) -> 
             f"the folder {folder} holds no causal language model that transformers reads: "
             f"{type(error).__name__} {error}"
         ) from None
+    # What is not there would have been drawn at random.
+    if report["missing_keys"]:
+        raise ModelUnavailable(
+            f"the folder {folder} lacks weights of its model: {sorted(report['missing_keys'])[:3]}"
+        )
     model.eval().requires_grad_(False)
     return Checkpoint(model=model, tokenizer=tokenizer, name=name, quantization=quantization)
 

@@ -74,8 +74,8 @@ def example_model(architecture: Architecture = _SMALL, *, seed: TorchSeed = 0) -
 
     Parameters
     ----------
-    architecture : Architecture, default two layers of width 8
-        Sizes of the encoder.
+    architecture : Architecture, optional
+        Sizes of the encoder. If it is left out, two layers of width 8.
     seed : int or torch.Generator, default 0
         Source of the random weights.
 

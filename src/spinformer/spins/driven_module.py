@@ -15,7 +15,7 @@ from torch import Tensor
 from spinformer.core.checks import check_choice, check_flag, check_integer, check_real
 from spinformer.core.operators import is_forward_mode, is_traced
 from spinformer.core.records import record
-from spinformer.spins.fused import FusedSettings, solve_fused_driven
+from spinformer.spins.fused import FusedSettings, solve_fused
 from spinformer.spins.heads import CoupledHeads, HeadInputs, merge_heads, softmax_weights
 from spinformer.spins.large_d import (
     THEORIES,
@@ -158,12 +158,13 @@ class DrivenSpinModule(CoupledHeads):
         with torch.autocast(fields.device.type, enabled=False):
             if self._is_fused(masks):
                 settings = FusedSettings(
+                    theory="driven",
                     scale=self.gamma / self._root,
                     steps=self.steps,
                     order=1 if self.theory == "naive" else 2,
                     plain=self._plain_mean,
                 )
-                mean = solve_fused_driven(inputs, strength, settings)
+                mean = solve_fused(inputs, strength, settings).mean
             else:
                 mean = self._plain_mean(inputs, strength)[0]
         return merge_heads(mean) * self._root, parts

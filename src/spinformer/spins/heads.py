@@ -262,7 +262,7 @@ class CoupledHeads(nn.Module):
         size = inputs.square().mean(dim=-1, keepdim=True)
         if not self.normalize:
             return inputs + 0 * size
-        return inputs * (size + torch.finfo(inputs.dtype).eps).rsqrt() + 0 * size
+        return inputs * ((size + torch.finfo(inputs.dtype).eps).rsqrt() + 0 * size)
 
     def _read(
         self, src: Tensor, mask: Tensor | None, padded: Tensor | None

@@ -452,7 +452,7 @@ def check_ising(
         External fields h.
     beta : float
         Inverse temperature β ≥ 0.
-    limit : float, optional
+    limit : float, default inf
         Largest allowed absolute entry of βJ and βh.
     single : bool, default False
         Whether only one system is allowed, without batch axes.
@@ -501,7 +501,7 @@ def check_strength(
         Couplings J.
     fields : ndarray, shape (..., N)
         External fields h.
-    limit : float, optional
+    limit : float, default inf
         Largest allowed absolute entry of βJ and βh.
 
     Returns

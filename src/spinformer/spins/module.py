@@ -464,8 +464,9 @@ class SpinTransformerModule(CoupledHeads):
         strength = self.log_strength.to(fields.dtype)[:, None, None].exp()
         with torch.autocast(fields.device.type, enabled=False):
             settings = FusedSettings(
+                theory="saddle" if self.solver.kind == "saddle" else "mean field",
                 scale=self.gamma / self._root,
-                steps=self.solver.steps,
+                steps=self.solver.steps or 0,
                 order=self.solver.order,
                 response=self.response,
                 tolerance=self.solver.limit(fields),
@@ -474,8 +475,9 @@ class SpinTransformerModule(CoupledHeads):
             )
             solved = solve_fused(inputs, strength, settings)
             output = merge_heads(solved.mean) * self._root
-            if self.response:
-                output = output + self._response(solved.along, solved.back)
+            if solved.along is not None and solved.back is not None:
+                double = (2 * inputs.beta).flatten().repeat_interleave(self.dim // self.heads)
+                output = output + self._response(solved.along, solved.back, divisor=double)
         self._warn_once(solved.status)
         return output, lambda: self._solve(fields, masks)
 
@@ -592,9 +594,12 @@ class SpinTransformerModule(CoupledHeads):
         heads = self._solve_heads(inputs, weights, strength)
         return heads.found.value, heads.along, heads.back
 
-    def _response(self, along: Tensor, back: Tensor) -> Tensor:
-        """a (G h Aᵀ + Gᵀ h A) in units of the output, (batch, N, dim)."""
-        query = self.query.to(along.dtype)
-        key = self.key.to(along.dtype)
-        scale = self.gamma * self._root
-        return scale * (merge_heads(along) @ query.mT + merge_heads(back) @ key.mT)
+    def _response(self, along: Tensor, back: Tensor, divisor: Tensor | float = 1.0) -> Tensor:
+        """a (G h Aᵀ + Gᵀ h A) in units of the output, (batch, N, dim).
+
+        `divisor` (dim,) divides the averages, whose factors are cheaper at the weights.
+        """
+        factor = self.gamma * self._root / divisor
+        query = self.query.to(along.dtype) * factor
+        key = self.key.to(along.dtype) * factor
+        return merge_heads(along) @ query.mT + merge_heads(back) @ key.mT

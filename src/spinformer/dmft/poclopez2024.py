@@ -1,4 +1,4 @@
-"""Example network of [poclopez2024dynamical]: its motions, and states on its attractors.
+"""Motions of the network of [poclopez2024dynamical], and states on its attractors.
 
 The functions give the same states on every machine: starts are rounded or drawn, and the compiled
 steps do not depend on the processor.
@@ -13,11 +13,11 @@ from spinformer.core.checks import check_array, check_choice, check_integer
 from spinformer.core.random import Seed
 from spinformer.core.records import record
 from spinformer.dmft.finite_size import mean_path, window_of_context
-from spinformer.dmft.mean_field import document_context, random_contexts, trajectory
+from spinformer.dmft.mean_field import poclopez2024_context, random_contexts, trajectory
 from spinformer.dmft.network import Context, Network
 from spinformer.dmft.settling import settled_contexts, settled_window
 
-# Ranges of β of the document's two orbit diagrams, and the number of values of β in each.
+# Ranges of β of the paper's two orbit diagrams, and the number of values of β in each.
 DIAGRAMS = {"wide": (0.0, 3.0), "zoom": (1.24, 1.28)}
 DIAGRAM_VALUES = 4001
 
@@ -89,7 +89,7 @@ def chaotic_contexts(network: Network, motion: str, *, seed: Seed, count: int) -
 
     Examples
     --------
-    >>> chaotic_contexts(Network.document(), "chaos at 1.28", seed=0, count=2).attention.shape
+    >>> chaotic_contexts(Network.poclopez2024(), "chaos at 1.28", seed=0, count=2).attention.shape
     (2, 4, 3)
     """
     check_choice("motion", motion, tuple(MOTIONS))
@@ -133,7 +133,7 @@ def attractor_window(network: Network, motion: str, *, number: int) -> tuple[np.
 
     Examples
     --------
-    >>> window, position = attractor_window(Network.document(), "driven", number=0)
+    >>> window, position = attractor_window(Network.poclopez2024(), "driven", number=0)
     >>> window.shape
     (4, 3)
     """
@@ -147,7 +147,7 @@ def attractor_window(network: Network, motion: str, *, number: int) -> tuple[np.
     if motion == "periodic":
         origin = random_contexts(network, 0, count=32)
     else:
-        origin = document_context(network, steps=2000, decimals=_DECIMALS)
+        origin = poclopez2024_context(network, steps=2000, decimals=_DECIMALS)
     window, position = settled_window(
         network, chosen.beta, context=origin, transient=chosen.transient, steps=_LOOK
     )
@@ -159,8 +159,8 @@ def attractor_window(network: Network, motion: str, *, number: int) -> tuple[np.
 @cache
 def _anchors() -> Context:
     """Contexts on the closed curve at every β of the walk."""
-    network = Network.document()
-    start = document_context(network, steps=20_000, decimals=_DECIMALS)
+    network = Network.poclopez2024()
+    start = poclopez2024_context(network, steps=20_000, decimals=_DECIMALS)
     _, context = trajectory(network, start, beta=_WALK[0], steps=0, transient=100_000)
     visited = []
     for beta in _WALK:
@@ -201,4 +201,4 @@ def closed_curve(beta: ArrayLike, *, transient: int = 40_000) -> Context:
     betas = check_array("beta", beta, shape=("n",))
     nearest = np.maximum(np.searchsorted(_WALK, betas + 1e-12) - 1, 0)
     start = _anchors().select(nearest)
-    return trajectory(Network.document(), start, beta=betas, steps=0, transient=transient)[1]
+    return trajectory(Network.poclopez2024(), start, beta=betas, steps=0, transient=transient)[1]

@@ -1,18 +1,9 @@
-"""Bifurcations of cycles: normal forms, the branch behind them, and their curves in two parameters.
+"""Curves of fold, flip and Neimark–Sacker bifurcations in two parameters, and what lies on them.
 
-On the centre manifold of a bifurcation the map has a normal form whose coefficient tells whether
-what is born there is stable (supercritical) or not (subcritical). With A the monodromy matrix, q
-its eigenvector at the critical multiplier, p that of its transpose with p̄·q = 1, and B and C the
-second and third derivatives of Φ_q, the coefficients are those of [kuznetsov2004elements, Ch. 5]:
-
-    fold             a = ½ p·B(q, q)
-    flip             c = ⅙ p·C(q, q, q) + ½ p·B(q, (1 − A)⁻¹ B(q, q))
-    Neimark–Sacker   d = ½ Re e^{−iθ} p̄·[C(q, q, q̄) + 2 B(q, (1 − A)⁻¹ B(q, q̄))
-                                          + B(q̄, (e^{2iθ} − A)⁻¹ B(q, q))]
-
-B and C are differences of monodromy matrices. A curve of bifurcations in two parameters is followed
-by pseudo-arclength continuation of the cycle and its condition together. Where one more condition
-holds on it there is a bifurcation of codimension two [kuznetsov2004elements, Ch. 9].
+A curve is followed by pseudo-arclength continuation of the cycle and of the condition of its
+bifurcation together (`cycles.CycleProblem`). Where one more condition holds on it, there is a
+bifurcation of codimension two: another multiplier becomes critical, the critical pair reaches a
+strong resonance, or the coefficient of the normal form vanishes [kuznetsov2004elements, Ch. 9].
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,36 +22,26 @@ from spinformer.core.checks import (
 )
 from spinformer.core.records import record
 from spinformer.core.solve import NotConverged
+from spinformer.dmft.continuation import Curve, corrected, located, trace_within
 from spinformer.dmft.cycles import (
     Bifurcation,
-    Curve,
     Cycle,
     CycleProblem,
     bifurcation_condition,
     checked_bounds,
     checked_cycle,
     checked_parameter,
-    corrected,
-    ending_on_bounds,
     find_bifurcation,
-    joined,
-    located,
-    trace_curve,
 )
 from spinformer.dmft.maps import Map
 from spinformer.dmft.network import AttentionNetwork
+from spinformer.dmft.normal_forms import checked_kind, normal_form_at
 
-# Steps of the differences of monodromy matrices that give second and third derivatives: of systems
-# with an exact derivative, and of a map without one.
-_STEP_EXACT = 3e-5
-_STEP_DIFFERENCES = 3e-3
 # A multiplier within this of its critical value is at the bifurcation.
 _CRITICAL = 1e-4
 # Coefficients of a normal form that are smaller are zero within their rounding.
 _ZERO_EXACT = 1e-5
 _ZERO_DIFFERENCES = 1e-3
-# How far behind a bifurcation the new branch is looked for, in the space of state and parameter.
-_BEHIND = 1e-2
 _FIRST_STEP = 0.01
 # Strong resonances of a Neimark–Sacker bifurcation: cosine of the angle of the pair.
 _RESONANCES = {
@@ -69,28 +50,6 @@ _RESONANCES = {
     "1:3 resonance": -0.5,
     "1:4 resonance": 0.0,
 }
-
-
-@record
-class NormalForm:
-    """Normal form of a bifurcation of a cycle.
-
-    Attributes
-    ----------
-    kind : Bifurcation
-        The kind of bifurcation.
-    coefficient : float
-        The coefficient a, c or d of the normal form, for a critical eigenvector of length one.
-    label : str
-        "supercritical" or "subcritical"; of a fold "nondegenerate".
-    vector : ndarray of complex, shape (n,)
-        The critical eigenvector q.
-    """
-
-    kind: Bifurcation
-    coefficient: float
-    label: str
-    vector: np.ndarray
 
 
 @record
@@ -139,138 +98,6 @@ class BifurcationCurve:
     multipliers: np.ndarray
     codimension_two: tuple[CodimensionTwo, ...]
     complete: bool
-
-
-def normal_form(system: AttentionNetwork | Map, point: Cycle) -> NormalForm:
-    r"""Compute the normal-form coefficient of a bifurcation, and whether it is supercritical.
-
-    Parameters
-    ----------
-    system : AttentionNetwork or Map
-        The network or map.
-    point : Cycle
-        A bifurcation, as `find_bifurcation` gives it.
-
-    Returns
-    -------
-    NormalForm
-        The coefficient and what it says: behind a supercritical flip the doubled cycle is stable,
-        behind a supercritical Neimark–Sacker bifurcation the closed curve is.
-
-    Raises
-    ------
-    TypeError
-        If `point` is not a `Cycle`.
-    ValueError
-        If `point` is not at a bifurcation.
-
-    Notes
-    -----
-    A flip is supercritical if c > 0, a Neimark–Sacker bifurcation if d < 0,
-
-    .. math::
-
-        c = \tfrac16 \langle p, C(q,q,q) \rangle
-            + \tfrac12 \langle p, B(q, (1-A)^{-1} B(q,q)) \rangle .
-
-    References
-    ----------
-    [kuznetsov2004elements, Ch. 5]
-
-    Examples
-    --------
-    >>> from spinformer.dmft.cycles import find_cycle
-    >>> logistic = Map(step=lambda x, r: r * x * (1.0 - x), dimension=1, parameters={"r": 2.9})
-    >>> point = find_cycle(logistic, [0.65], period=1)
-    >>> flip = find_bifurcation(logistic, point, kind=Bifurcation.FLIP)
-    >>> f"{flip.parameters['r']:.6f}", normal_form(logistic, flip).label
-    ('3.000000', 'supercritical')
-    """
-    common, values = checked_cycle(system, point)
-    kind = _kind_of("point", point)
-    problem = CycleProblem(common, period=point.period, parameters=values)
-    return _normal_form(problem, common.flat(point.value), kind, exact=_is_exact(system))
-
-
-def switch_branch(
-    system: AttentionNetwork | Map,
-    point: Cycle,
-    *,
-    parameter: str | None = None,
-    distance: float = _BEHIND,
-    max_steps: int = 12,
-) -> Cycle:
-    """Find the cycle that is born at a flip: of twice the period, on the branch behind it.
-
-    Branch points are not switched at: run an orbit from a state beside the symmetric one instead.
-
-    At a flip the branch of the doubled cycle leaves along the eigenvector of the multiplier −1. The
-    first cycle on it is looked for at a distance from the flip, which is halved until one is found.
-
-    Parameters
-    ----------
-    system : AttentionNetwork or Map
-        The network or map.
-    point : Cycle
-        The flip, as `find_bifurcation` or `continue_cycle` gives it.
-    parameter : str, optional
-        The parameter in which the branch is followed; None is `beta` of a network, or the only
-        parameter of a map.
-    distance : float, default 0.01
-        Distance in the space of state and parameter.
-    max_steps : int, default 12
-        How often the distance is halved at most.
-
-    Returns
-    -------
-    Cycle
-        The cycle of twice the period, from which `continue_cycle` goes on.
-
-    Raises
-    ------
-    NotConverged
-        If no cycle of twice the period is found.
-    TypeError
-        If `point` is not a `Cycle`.
-    ValueError
-        If `point` is not a flip, or an argument is out of its range.
-
-    Examples
-    --------
-    >>> from spinformer.dmft.cycles import find_cycle
-    >>> logistic = Map(step=lambda x, r: r * x * (1.0 - x), dimension=1, parameters={"r": 2.9})
-    >>> point = find_cycle(logistic, [0.65], period=1)
-    >>> flip = find_bifurcation(logistic, point, kind=Bifurcation.FLIP)
-    >>> doubled = switch_branch(logistic, flip)
-    >>> doubled.period, doubled.stable, bool(doubled.parameters["r"] > 3.0)
-    (2, True, True)
-    """
-    common, values = checked_cycle(system, point)
-    if point.kind != Bifurcation.FLIP:
-        raise ValueError("point must be a flip: no other bifurcation doubles the period")
-    name = checked_parameter(common, parameter)
-    distance = check_real("distance", distance, low=0.0, open_low=True)
-    max_steps = check_integer("max_steps", max_steps, low=1)
-    fixed = {other: value for other, value in values.items() if other != name}
-    once = CycleProblem(common, period=point.period, parameters=values)
-    x = common.flat(point.value)
-    vectors = np.linalg.eig(once.mapped(x[None])[1][0])
-    critical = int(np.abs(vectors[0] + 1.0).argmin())
-    along = np.append(np.real(vectors[1][:, critical]), 0.0)
-    along /= np.linalg.norm(along)
-    twice = CycleProblem(common, period=2 * point.period, parameters=fixed, free=(name,))
-    origin = np.append(x, values[name])
-    for _ in range(max_steps):
-        correction = corrected(twice, origin + distance * along, along)
-        u = correction.point
-        if correction.found:
-            half = common.advance(
-                u[None, : common.size], steps=point.period, parameters=twice.parameters(u)
-            )
-            if np.abs(half[0] - u[: common.size]).max() > 0.5 * distance * np.abs(along).max():
-                return twice.cycle(u)
-        distance *= 0.5
-    raise NotConverged("no cycle of twice the period was found behind the flip")
 
 
 def continue_bifurcation(
@@ -331,7 +158,7 @@ def continue_bifurcation(
 
     Examples
     --------
-    >>> from spinformer.dmft.cycles import find_cycle
+    >>> from spinformer.dmft.cycles import find_bifurcation, find_cycle
     >>> henon = Map(
     ...     step=lambda x, a, b: np.array([1.0 - a * x[0] ** 2 + x[1], b * x[0]]),
     ...     dimension=2,
@@ -347,7 +174,7 @@ def continue_bifurcation(
     True
     """
     common, values = checked_cycle(system, start)
-    kind = _kind_of("start", start)
+    kind = checked_kind("start", start)
     names = _two_names(parameters, common.names)
     bounds = _two_bounds(within, names=names, values=values)
     step = check_real("step", step, low=0.0, open_low=True)
@@ -363,23 +190,15 @@ def continue_bifurcation(
         scale=scale,
         kind=kind,
     )
-    origin = np.append(common.flat(start.value), [values[name] for name in names] / scale)
-    along = np.zeros(len(origin))
-    along[-1] = 1.0
-    sides = {"up": [1.0], "down": [-1.0], "both": [-1.0, 1.0]}[direction]
-    curves = []
-    for sign in sides:
-        curve = trace_curve(
-            problem,
-            origin,
-            along=sign * along,
-            step=step,
-            bounds=bounds / scale[:, None],
-            max_steps=max_steps,
-        )
-        curve = ending_on_bounds(problem, curve, bounds=bounds / scale[:, None])
-        curves.append(_ending_at_resonance(problem, curve))
-    curve = curves[0] if len(curves) == 1 else joined(*curves)
+    curve = trace_within(
+        problem,
+        np.append(common.flat(start.value), [values[name] for name in names] / scale),
+        step=step,
+        bounds=bounds / scale[:, None],
+        direction=direction,
+        max_steps=max_steps,
+        cut=lambda way: _ending_at_resonance(problem, way),
+    )
     multipliers = problem.multipliers(curve.points)
     if throw and not curve.complete:
         raise NotConverged(
@@ -387,7 +206,7 @@ def continue_bifurcation(
             f"only: {curve.reason}. Raise max_steps or lower step, or read this part with "
             "throw=False."
         )
-    special = _codimension_two(problem, curve, multipliers, exact=_is_exact(system))
+    special = _codimension_two(problem, curve, multipliers)
     return BifurcationCurve(
         kind=kind,
         names=names,
@@ -442,9 +261,9 @@ def bifurcation_values(
 
     Examples
     --------
-    >>> from spinformer.dmft.cycles import find_cycle
+    >>> from spinformer.dmft.cycles import find_bifurcation, find_cycle
     >>> from spinformer.dmft.network import Context, Network
-    >>> network, origin = Network.document(), Context(np.zeros((4, 3)), 0)
+    >>> network, origin = Network.poclopez2024(), Context(np.zeros((4, 3)), 0)
     >>> driven = find_cycle(network, origin, period=4, beta=1.244)
     >>> born = find_bifurcation(network, driven, kind=Bifurcation.NEIMARK_SACKER)
     >>> line = bifurcation_values(network, born, name="gamma", values=[network.gamma])
@@ -452,7 +271,7 @@ def bifurcation_values(
     True
     """
     common, given = checked_cycle(system, start)
-    kind = _kind_of("start", start)
+    kind = checked_kind("start", start)
     solved = checked_parameter(common, parameter)
     others = tuple(other for other in common.names if other != solved)
     name = check_choice("name", name, others)
@@ -473,111 +292,7 @@ def bifurcation_values(
     return np.reshape(rows, (-1, 3))
 
 
-# ---- normal forms
-
-
-def _kind_of(name: str, point: Cycle) -> Bifurcation:
-    """The kind of a fold, flip or Neimark–Sacker bifurcation."""
-    if point.kind is None or point.kind == Bifurcation.BRANCH_POINT:
-        got = "a cycle without a kind" if point.kind is None else "a branch point"
-        raise ValueError(f"{name} must be a bifurcation: fold, flip or Neimark–Sacker, got {got}")
-    return point.kind
-
-
-def _is_exact(system: AttentionNetwork | Map) -> bool:
-    return not isinstance(system, Map) or system.jacobian is not None
-
-
-def _normal_form(
-    problem: CycleProblem,
-    u: np.ndarray,
-    kind: Bifurcation,
-    *,
-    exact: bool,
-    reference: np.ndarray | None = None,
-) -> NormalForm:
-    """The normal form at u; `reference`: a vector that fixes the sign of a real q."""
-    size = problem.system.size
-    base = problem.mapped(u[None])[1][0]
-    values, right = np.linalg.eig(base)
-    targets = {Bifurcation.FOLD: 1.0, Bifurcation.FLIP: -1.0}
-    if kind in targets:
-        critical = int(np.abs(values - targets[kind]).argmin())
-        q = np.real(right[:, critical]).astype(complex)
-    else:
-        off = np.abs(np.abs(values) - 1.0) + 10.0 * (values.imag <= 0.0)
-        critical = int(off.argmin())
-        q = right[:, critical]
-    q = q / np.linalg.norm(q)
-    if reference is not None and kind in targets and np.real(np.vdot(reference, q)) < 0.0:
-        q = -q
-    mu = values[critical]
-    # The left eigenvector spans the null space of the adjoint.
-    p = np.conj(np.linalg.svd((base - mu * np.eye(size)).conj().T)[2][-1]).astype(complex)
-    p = p / np.conj(np.vdot(p, q))
-    h = _STEP_EXACT if exact else _STEP_DIFFERENCES
-    derivative = _Derivatives(problem, u, base=base, step=h)
-    identity = np.eye(size)
-    if kind == Bifurcation.FOLD:
-        a = 0.5 * np.real(np.vdot(p, derivative.second(q, q)))
-        return NormalForm(kind=kind, coefficient=float(a), label="nondegenerate", vector=q)
-    if kind == Bifurcation.FLIP:
-        inner = np.linalg.solve(identity - base, derivative.second(q, q))
-        c = np.vdot(p, derivative.third(q)) / 6.0 + 0.5 * np.vdot(p, derivative.second(q, inner))
-        coefficient = float(np.real(c))
-        label = "supercritical" if coefficient > 0.0 else "subcritical"
-        return NormalForm(kind=kind, coefficient=coefficient, label=label, vector=q)
-    conjugate = np.conj(q)
-    resting = np.linalg.solve(identity - base, derivative.second(q, conjugate))
-    turning = np.linalg.solve(mu**2 * identity - base, derivative.second(q, q))
-    total = (
-        derivative.third(q)
-        + 2.0 * derivative.second(q, resting)
-        + derivative.second(conjugate, turning)
-    )
-    coefficient = float(0.5 * np.real(np.conj(mu) / abs(mu) * np.vdot(p, total)))
-    label = "supercritical" if coefficient < 0.0 else "subcritical"
-    return NormalForm(kind=kind, coefficient=coefficient, label=label, vector=q)
-
-
-class _Derivatives:
-    """Second and third derivatives of Φ_q at a point, from differences of monodromy matrices."""
-
-    def __init__(
-        self, problem: CycleProblem, u: np.ndarray, *, base: np.ndarray, step: float
-    ) -> None:
-        self.problem = problem
-        self.u = u
-        self.base = base
-        self.step = step
-
-    def _moved(self, direction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """First and second difference of the matrix along a real direction."""
-        shift = np.zeros_like(self.u)
-        shift[: len(direction)] = self.step * direction
-        above, below = self.problem.mapped(np.array([self.u + shift, self.u - shift]))[1]
-        first = (above - below) / (2.0 * self.step)
-        return first, (above - 2.0 * self.base + below) / self.step**2
-
-    def second(self, v: np.ndarray, w: np.ndarray) -> np.ndarray:
-        """B(v, w) of complex vectors."""
-        along = self._moved(v.real)[0].astype(complex)
-        if v.imag.any():
-            along = along + 1j * self._moved(v.imag)[0]
-        return along @ w
-
-    def third(self, q: np.ndarray) -> np.ndarray:
-        """C(q, q, q̄)."""
-        a = q.real
-        b = q.imag
-        if not b.any():
-            return self._moved(a)[1] @ q
-        mixed = 0.25 * (self._moved(a + b)[1] - self._moved(a - b)[1])
-        matrix = self._moved(a)[1] - self._moved(b)[1] + 2j * mixed
-        return matrix @ np.conj(q)
-
-
-# ---- curves
+# ---- arguments
 
 
 def _two_names(parameters: Any, allowed: Sequence[str]) -> tuple[str, str]:
@@ -610,6 +325,9 @@ def _two_bounds(within: Any, *, names: tuple[str, str], values: Mapping[str, flo
                 f"start must have {name} within ({low:g}, {high:g}), got {values[name]:g}"
             )
     return bounds
+
+
+# ---- critical multipliers
 
 
 def _turn(multipliers: np.ndarray, kind: Bifurcation) -> float:
@@ -665,6 +383,9 @@ def _ending_at_resonance(problem: CycleProblem, curve: Curve) -> Curve:
     return Curve(points=points, tangents=tangents, complete=True, reason=reason)
 
 
+# ---- points of codimension two
+
+
 def _other_condition(kind: Bifurcation, other: Bifurcation) -> Callable[[np.ndarray], float]:
     """A second condition of the multipliers that are not critical already."""
 
@@ -707,7 +428,7 @@ def _tests(kind: Bifurcation) -> dict[str, Callable[[np.ndarray], float]]:
 
 
 def _codimension_two(
-    problem: CycleProblem, curve: Curve, multipliers: np.ndarray, *, exact: bool
+    problem: CycleProblem, curve: Curve, multipliers: np.ndarray
 ) -> list[CodimensionTwo]:
     """What lies on a curve, in its order."""
     kind = problem.kind
@@ -715,8 +436,8 @@ def _codimension_two(
     found: list[tuple[float, CodimensionTwo]] = []
 
     def add(label: str, index: int, u: np.ndarray) -> None:
-        passed = index + float(np.linalg.norm(u - curve.points[index]))
-        found.append((passed, CodimensionTwo(label=label, cycle=problem.cycle(u))))
+        point = CodimensionTwo(label=label, cycle=problem.cycle(u))
+        found.append((curve.place(index, u), point))
 
     for label, test in _tests(kind).items():
         signs = np.sign([test(row) for row in multipliers])
@@ -736,7 +457,7 @@ def _codimension_two(
             if 1.0 - abs(cosine) < _CRITICAL:
                 label = "1:1 resonance" if cosine > 0.0 else "1:2 resonance"
                 add(label, min(end, len(curve.points) - 2), curve.points[end])
-    found += _degenerate(problem, curve, exact=exact)
+    found += _degenerate(problem, curve)
     return [special for _, special in sorted(found, key=lambda item: item[0])]
 
 
@@ -748,9 +469,7 @@ def _is_real(label: str, multipliers: np.ndarray, kind: Bifurcation) -> bool:
     return bool((on_circle & (np.abs(others.imag) > _CRITICAL)).any())
 
 
-def _degenerate(
-    problem: CycleProblem, curve: Curve, *, exact: bool
-) -> list[tuple[float, CodimensionTwo]]:
+def _degenerate(problem: CycleProblem, curve: Curve) -> list[tuple[float, CodimensionTwo]]:
     """Where the coefficient of the normal form changes its sign through zero."""
     kind = problem.kind
     assert kind is not None
@@ -763,24 +482,23 @@ def _degenerate(
     vectors: list[np.ndarray] = []
     for u in curve.points:
         reference = vectors[-1] if vectors else None
-        form = _normal_form(problem, u, kind, exact=exact, reference=reference)
+        form = normal_form_at(problem, u, kind, reference=reference)
         coefficients.append(form.coefficient)
         vectors.append(form.vector)
     values = np.array(coefficients)
     found = []
-    zero = _ZERO_EXACT if exact else _ZERO_DIFFERENCES
+    zero = _ZERO_EXACT if problem.system.exact else _ZERO_DIFFERENCES
     sizes = np.maximum(np.abs(values[1:]), np.abs(values[:-1]))
     for index in np.flatnonzero((values[1:] * values[:-1] < 0.0) & (sizes > zero)):
         at = int(index)
 
         def coefficient(v: np.ndarray, reference: np.ndarray = vectors[at]) -> float:
-            form = _normal_form(problem, v, kind, exact=exact, reference=reference)
-            return form.coefficient
+            return normal_form_at(problem, v, kind, reference=reference).coefficient
 
         u = located(problem, curve, index=at, test=coefficient)
         if u is not None and _through_zero(problem, curve, at, u=u, test=coefficient):
-            passed = at + float(np.linalg.norm(u - curve.points[at]))
-            found.append((passed, CodimensionTwo(label=label, cycle=problem.cycle(u))))
+            point = CodimensionTwo(label=label, cycle=problem.cycle(u))
+            found.append((curve.place(at, u), point))
     return found
 
 

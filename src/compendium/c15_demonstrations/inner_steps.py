@@ -1,0 +1,110 @@
+"""One step of an inner loop against several: what a query gains from further steps.
+
+Two inner loops read the same demonstrations (x_i, y_i) and answer a query x:
+
+    "regression": w ← w + η Σ_i (y_i − w·x_i) x_i from w = 0, the answer w·x; a step is a layer of
+                  linear attention [vonoswald2023transformers],
+    "look-up":    x ← Σ_i softmax(β x_i·x) x_i, and then the answer Σ_i softmax(β x_i·x) y_i; a step
+                  is a layer of softmax attention.
+
+Labels are linear in x ("line") or those of the nearer one of two prototypes ("classes"). β, the
+rate and the number of steps are chosen on half of the tasks and judged on the other half.
+
+Criterion of A16c, written before its table: it is restrictive to confine the inner loop to one step
+of look-up if the best of 1 to 16 steps of either loop has less than half of its squared error, with
+the whole 95 % interval over the tasks, for both kinds of labels and at all sizes. Expected: for
+labels on a line alone, by steps of regression, while more steps of look-up lead away from them.
+"""
+
+import numpy as np
+
+from bookmaker.tables import Rows, stored
+from compendium.common.rows import mean_rows, numbered, parameter_product
+from spinformer.core.random import Seed, numpy_generator
+
+LOOPS = ("look-up", "regression")
+RATES = np.geomspace(0.1, 30.0, 16)
+STEPS = (1, 2, 4, 8, 16)
+
+
+def draw_tasks(
+    labels: str, *, count: int, dim: int, shown: int, seed: Seed
+) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs (count, shown + 1, dim), the query last, and labels (count, shown + 1) of size one."""
+    rng = numpy_generator(seed)
+    x = rng.standard_normal((count, shown + 1, dim))
+    target = rng.standard_normal((count, 1, dim)) / np.sqrt(dim)
+    if labels == "line":
+        # Variances of the inputs fall as 1/k².
+        x *= 1.0 / np.arange(1, dim + 1)
+        y = (x * target).sum(-1)
+        return x, y / np.sqrt((y**2).mean(1, keepdims=True))
+    sign = rng.choice([-1.0, 1.0], (count, shown + 1))
+    return x / 2 + sign[..., None] * target, sign
+
+
+def answer_errors(x: np.ndarray, y: np.ndarray, *, loop: str, rate: float) -> np.ndarray:
+    """Squared errors of the query's answer after each of `STEPS`, (STEPS, tasks)."""
+    demonstrations = x[:, :-1]
+    labels = y[:, :-1]
+    query = x[:, -1]
+    scale = (demonstrations**2).sum(-1).sum(-1, keepdims=True)
+    weights = np.zeros_like(query)
+    errors = []
+    for step in range(1, max(STEPS) + 1):
+        if loop == "regression":
+            missing = labels - np.einsum("tsd,td->ts", demonstrations, weights)
+            weights = weights + rate * np.einsum("ts,tsd->td", missing, demonstrations) / scale
+            answer = (weights * query).sum(-1)
+        else:
+            scores = rate * np.einsum("tsd,td->ts", demonstrations, query)
+            attention = np.exp(scores - scores.max(-1, keepdims=True))
+            attention /= attention.sum(-1, keepdims=True)
+            answer = (attention * labels).sum(-1)
+            query = np.einsum("ts,tsd->td", attention, demonstrations)
+        if step in STEPS:
+            errors.append((answer - y[:, -1]) ** 2)
+    return np.array(errors)
+
+
+def chosen_errors(
+    labels: str, *, dim: int, shown: int, seed: Seed, count: int = 400
+) -> dict[str, np.ndarray]:
+    """Squared errors by loop after each of `STEPS`, at rates chosen on as many other tasks."""
+    x, y = draw_tasks(labels, count=2 * count, dim=dim, shown=shown, seed=seed)
+    found = {}
+    for loop in LOOPS:
+        errors = np.array([answer_errors(x, y, loop=loop, rate=rate) for rate in RATES])
+        best = errors[:, :, :count].mean(-1).argmin(0)
+        found[loop] = errors[best, np.arange(len(STEPS)), count:]
+    return found
+
+
+def lead_of_steps(data: int, labels: str, dim: int, shown: int) -> Rows:
+    """What one step of look-up loses against the best loop, less its half; relative to the labels.
+
+    The best loop and number of steps are those of the mean error.
+    """
+    errors = np.concatenate(list(chosen_errors(labels, dim=dim, shown=shown, seed=data).values()))
+    best = errors[errors.mean(1).argmin()]
+    return mean_rows(errors[0] / 2.0 - best)
+
+
+settings_a16c = stored(
+    "settings_A16c",
+    numbered(
+        parameter_product(labels=("line", "classes"), dim=(8, 16, 32), shown=(8, 16, 32)),
+        first=100,
+    ),
+    seconds=1.0,
+    rtol=0.01,
+)(lead_of_steps)
+# Drawn after the region of A16c, labels on a line, had been written down.
+confirm_a16c = stored(
+    "confirm_A16c",
+    numbered(
+        parameter_product(labels=("line",), dim=(6, 12, 24, 40), shown=(6, 12, 40)), first=500
+    ),
+    seconds=1.0,
+    rtol=0.01,
+)(lead_of_steps)
