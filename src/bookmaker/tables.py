@@ -12,8 +12,9 @@ a unit: an interrupted command goes on where it stopped, and the table is replac
 are there. Two processes cannot make one table at a time.
 
 Every table names the unit that `tests/test_tables.py` computes again, and what it costs: up to
-one and a half seconds in `make test`, up to a minute in `make test-all`. Where every unit is dearer, `small` is one
-of the same code at a smaller size, whose rows lie in `NAME.small.csv`; `--small` makes these.
+one and a half seconds in `make test`, up to a minute in `make test-all`. Where every unit is
+dearer, `small` is one of the same code at a smaller size, whose rows lie in `NAME.small.csv`;
+`--small` makes these.
 
 Numbers are written with six significant digits. Trainings amplify rounding, so that another
 processor gives slightly different rows; a chapter prints from a table what an interval or a

@@ -1,5 +1,7 @@
 """Steps of heads and their energies, written out."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -8,9 +10,9 @@ from open_cells import run_open_cells
 from scipy.stats import ortho_group
 
 from compendium.c14_real_transformer import steps
-from spinformer.language.encoder import project, run_model
 from spinformer.language.heads import overlap_energy
 from spinformer.language.text import sample_texts, text_windows
+from spinformer.language.traces import project, trace_layers
 from spinformer.language.untrained import example_model
 
 TOKENS = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 9, 6, 3]])
@@ -18,7 +20,7 @@ TOKENS = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 9, 6, 3]])
 
 def asked(model, trace, head, states):
     """Queries of one head at hidden states (B, N, D), by NumPy, from the weights: (B, N, d)."""
-    bias = model.weights[f"encoder.layer.{trace.layer}.attention.self.query.bias"].numpy()
+    bias = model.encoder.layer[trace.layer].attention.self.query.bias.numpy()
     maps = maps_of(model, trace.layer)[0]
     return states @ maps[head].T + bias.reshape(len(maps), -1)[head]
 
@@ -42,10 +44,10 @@ def mixed(trace, values, head):
 
 def maps_of(model, layer):
     """W_Q, W_K, W_V and W_Oᵀ of every head, four arrays (H, d, D)."""
-    name = f"encoder.layer.{layer}.attention"
-    heads = model.architecture.heads
-    maps = [model.weights[f"{name}.self.{which}.weight"] for which in ("query", "key", "value")]
-    maps.append(model.weights[f"{name}.output.dense.weight"].T)
+    heads = model.config.num_attention_heads
+    attention = model.encoder.layer[layer].attention
+    maps = [getattr(attention.self, which).weight for which in ("query", "key", "value")]
+    maps.append(attention.output.dense.weight.T)
     return [matrix.numpy().reshape(heads, -1, matrix.shape[-1]) for matrix in maps]
 
 
@@ -113,8 +115,8 @@ def test_stages_are_the_states_of_the_models_run(kind):
 
 def test_turned_heads_write_for_each_other(monkeypatch):
     """Alone, and together with the layer's bias; not turned, in their own places, its step."""
-    model = example_model(seed=3)
-    trace = run_model(example_model(seed=3), TOKENS)[1]
+    model = example_model(seed=3).model
+    trace = trace_layers(model, TOKENS)[1]
     turns = torch.from_numpy(ortho_group.rvs(4, size=2, random_state=7))
     monkeypatch.setattr(steps, "random_rotations", lambda like, seed: turns)
     output = maps_of(model, 1)[-1]
@@ -125,7 +127,7 @@ def test_turned_heads_write_for_each_other(monkeypatch):
         after = own_energy(trace, head, asked(model, trace, head, inputs + step))
         return (after - before).mean()
 
-    bias = model.weights["encoder.layer.1.attention.output.dense.bias"].numpy()
+    bias = model.encoder.layer[1].attention.output.dense.bias.numpy()
     orders = set()
     for seed in range(6):
         order = np.random.default_rng(seed).permutation(2)
@@ -157,7 +159,7 @@ def test_step_alignment_is_the_cosine_of_step_and_descent():
 
 def test_weight_alignment_is_a_cosine_of_matrices():
     """Against W_O W_V and W_QᵀW_K multiplied out."""
-    model = example_model(seed=2)
+    model = example_model(seed=2).model
     query, key, value, output = maps_of(model, 1)
     expected = [
         [cosine(output[h].T @ value[h], query[g].T @ key[g]) for g in (0, 1)] for h in (0, 1)
@@ -167,7 +169,7 @@ def test_weight_alignment_is_a_cosine_of_matrices():
 
 def test_query_energy_by_hand_and_turned():
     """The mean of `overlap_energy`; turned, as with rotations drawn here: mean and deviation."""
-    trace = run_model(example_model(), TOKENS)[0]
+    trace = trace_layers(example_model().model, TOKENS)[0]
 
     def energy(turn):
         return overlap_energy(trace.queries @ turn, keys=trace.keys, beta=0.5).mean((0, 2)).numpy()
@@ -186,11 +188,11 @@ def test_query_energy_by_hand_and_turned():
 
 def test_keys_are_not_equally_long_where_tokens_nearly_are():
     """What chapter 12 says of a LayerNorm in front of attention, over all heads of the model."""
-    model = installed_model()
-    windows = torch.cat([text_windows(model, text, 128)[:1] for text in sample_texts().values()])
+    encoder = installed_model()
+    windows = torch.cat([text_windows(encoder, text, 128)[:1] for text in sample_texts().values()])
     spreads = {"inputs": [], "keys": []}
     negative = []
-    for trace in run_model(model, windows):
+    for trace in trace_layers(encoder.model, windows):
         for name, found in spreads.items():
             norms = getattr(trace, name).norm(dim=-1)
             found.append((norms.std(-1) / norms.mean(-1)).numpy())
@@ -224,3 +226,60 @@ def test_the_open_cells_do_what_the_package_does():
         assert cells["lowered"][name] == float(fell.double().mean())
     assert cells["lowered"]["descent"] == 1.0
     assert 0.3 < cells["lowered"]["own"] < 0.7
+
+
+@pytest.fixture
+def three_layers(monkeypatch):
+    """Three layers of four windows and two heads, whose energies change by known amounts."""
+    asked = []
+
+    def traces(sources, length):
+        asked.append((tuple(sources), length))
+        return [SimpleNamespace(layer=layer) for layer in range(3)]
+
+    def head_changes(model, trace):
+        window = np.array([-0.3, -0.1, 0.1, 0.3])[:, None]
+        head = trace.layer + 0.5 * np.arange(2)
+        return SimpleNamespace(
+            whole=head + window, common=2 * head + window, specific=3 * head + window
+        )
+
+    def stages(model, trace):
+        return np.array([[9.0] * 4, [0.1 * (trace.layer == 1) - 0.2 + 0.1 * k for k in range(4)]])
+
+    def turned(model, trace, *, seed):
+        return 0.1 * np.arange(2) + trace.layer, 10.0 * seed + trace.layer
+
+    for name, fake in {
+        "encoder": lambda: "the encoder",
+        "traces_of": traces,
+        "head_steps": head_changes,
+        "stage_changes": stages,
+        "turned_steps": turned,
+    }.items():
+        monkeypatch.setattr(steps, name, fake)
+    return asked
+
+
+def test_tables_of_steps_hold_means_over_windows_of_each_head(three_layers):
+    rows = steps.steps_table.rows(32, source="essay")
+    assert [(row["layer"], row["head"]) for row in rows] == [
+        (l, h) for l in range(3) for h in (0, 1)
+    ]
+    for row in rows:
+        head = row["layer"] + 0.5 * row["head"]
+        wanted = {"whole": head, "common": 2 * head, "specific": 3 * head}
+        assert {name: row[name] for name in wanted} == pytest.approx(wanted)
+    rows = steps.stages_table.rows(32, source="essay")
+    # After the last stage, on average over the windows.
+    assert [row["change"] for row in rows] == pytest.approx([-0.05, 0.05, -0.05])
+    assert three_layers == [(("essay",), 32)] * 2
+    rows = steps.turned_table.rows(128, seed=4)
+    assert three_layers[-1] == (tuple(steps.TEXTS), 128)
+    for row in rows:
+        assert row["whole"] == pytest.approx(row["layer"] + 0.1 * row["head"])
+        assert row["residual"] == 40.0 + row["layer"]
+    (line,) = steps.settings_A14b.rows("essay 32", source="essay", length=32)
+    # The layer that raises the energy most speaks against a descent.
+    assert line["value"] == pytest.approx(-0.05)
+    assert line["runs"] == 4

@@ -1,5 +1,7 @@
 """Repeated attention: where it ends, its four loops; attention statistics of heads."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,7 @@ from scipy.special import softmax
 from compendium.c14b_heads_and_fixed_points import loops, sizes
 from spinformer.hopfield.continuous import retrieve
 from spinformer.hopfield.fixed_points import effective_entries
-from spinformer.language.encoder import Architecture, LanguageModel, LayerTrace, run_model
+from spinformer.language.traces import LayerTrace, trace_layers
 from spinformer.language.untrained import example_model
 
 
@@ -63,24 +65,24 @@ def test_points_merge_just_inside_the_radius():
 def identity_model(keys, values=None):
     """One layer, one head, no learning: queries and keys are the hidden states themselves."""
     width = keys.shape[-1]
-    sizes = Architecture(layers=1, heads=1, width=width, inner=1, vocabulary=3, positions=3)
-    weights = {}
+    model = example_model(layers=1, heads=1, width=width).model
+    attention = model.encoder.layer[0].attention
     for which in ("self.query", "self.key", "self.value", "output.dense"):
-        weights[f"encoder.layer.0.attention.{which}.weight"] = torch.eye(width).double()
-        weights[f"encoder.layer.0.attention.{which}.bias"] = torch.zeros(width).double()
+        attention.get_submodule(which).weight.copy_(torch.eye(width))
+        attention.get_submodule(which).bias.zero_()
     lift = keys[None, None]
     trace = LayerTrace(
         layer=0,
         queries=lift,
         keys=lift,
         values=(keys if values is None else values)[None, None],
-        inputs=keys[None],
-        attended=keys[None],
-        residual=keys[None],
-        normalized=keys[None],
-        outputs=keys[None],
+        mask=None,
+        beta=width**-0.5,
+        **dict.fromkeys(
+            ("inputs", "attended", "residual", "normalized", "fed", "outputs"), keys[None]
+        ),
     )
-    return LanguageModel(weights=weights, architecture=sizes, tokenizer=None), trace
+    return model, trace
 
 
 @pytest.mark.parametrize("loop", ["keys", "readback"])
@@ -123,8 +125,8 @@ def test_the_derivative_of_a_loop_against_autograd():
 
 def test_turned_values_keep_every_length_and_angle():
     """A rotation a head: Gram matrices of the values stay, the values do not."""
-    model = example_model()
-    trace = run_model(example_model(), torch.tensor([[2, 5, 6, 3]]))[1]
+    model = example_model().model
+    trace = trace_layers(model, torch.tensor([[2, 5, 6, 3]]))[1]
     own = loops.readback_values(model, trace)
     turned = loops.readback_values(model, trace, turned=0)
     other = loops.readback_values(model, trace, turned=1)
@@ -162,8 +164,8 @@ def test_sublayer_step_is_the_models_own():
 
 def test_sublayer_end_points_solve_their_equation():
     """Each token's end, followed here step by step, is one of as many as `end_points` counts."""
-    model = example_model(seed=4)
-    trace = run_model(model, torch.tensor([[2, 5, 6, 7, 3], [2, 8, 9, 10, 3]]))[1]
+    model = example_model(seed=4).model
+    trace = trace_layers(model, torch.tensor([[2, 5, 6, 7, 3], [2, 8, 9, 10, 3]]))[1]
     found = loops.end_points(model, trace, "sub-layer")
     states = trace.inputs[0].clone()
     for _ in range(1000):
@@ -177,13 +179,11 @@ def test_sublayer_end_points_solve_their_equation():
 
 def maps_of(model, trace):
     """Rows of the last head in query, key and transposed output matrix, and in the query bias."""
-    prefix = f"encoder.layer.{trace.layer}.attention"
-    width = model.architecture.head_width
-    query = model.weights[f"{prefix}.self.query.weight"]
-    key = model.weights[f"{prefix}.self.key.weight"]
-    output = model.weights[f"{prefix}.output.dense.weight"].mT
-    bias = model.weights[f"{prefix}.self.query.bias"]
-    return [rows[-width:] for rows in (query, key, output, bias)]
+    attention = model.encoder.layer[trace.layer].attention
+    width = trace.queries.shape[-1]
+    query = attention.self.query
+    parts = (query.weight, attention.self.key.weight, attention.output.dense.weight.mT, query.bias)
+    return [rows[-width:] for rows in parts]
 
 
 def test_balanced_gauge_changes_no_attention():
@@ -210,7 +210,7 @@ def test_readback_is_what_the_heads_own_matrices_make_of_its_values():
 
 
 def test_medians_of_a_small_model_by_hand():
-    for trace in run_model(example_model(seed=2), torch.arange(18).reshape(2, 9)):
+    for trace in trace_layers(example_model(seed=2).model, torch.arange(18).reshape(2, 9)):
         found = sizes.logit_rows(trace.beta * trace.queries @ trace.keys.mT)
         for head, row in enumerate(found):
             logits = (trace.queries[:, head] @ trace.keys[:, head].mT).numpy() / np.sqrt(4)
@@ -235,3 +235,53 @@ def test_the_open_cells_do_what_the_package_does():
     assert cells["leading_eigenvalue"] == pytest.approx(loops.leading_eigenvalue(slope).real)
     assert cells["last_jump"]["below"] < 1e-6
     assert cells["last_jump"]["above"] > 0.1
+
+
+def test_tables_of_ends_have_a_row_for_each_layer_and_head(monkeypatch):
+    traces = [SimpleNamespace(layer=layer) for layer in range(2)]
+    shares = {"single": 0.5, "metastable": 0.3, "average": 0.01}
+    asked = []
+
+    def ends(model, trace, loop):
+        asked.append(loop)
+        return [shares | {"average": 0.01 * (1 + head)} for head in range(3)]
+
+    def values(model, trace, *, turned):
+        asked.append(turned)
+        return trace.layer
+
+    def sweep(trace, layer, *, gains):
+        number, head = np.indices((len(gains), 3))
+        count = 100 * layer + 10 * number + head
+        return {"resting": count / 1000, "count": count, "leading": count + 1j * head}
+
+    monkeypatch.setattr(loops, "encoder", lambda: None)
+    monkeypatch.setattr(loops, "first_traces", lambda source: traces)
+    monkeypatch.setattr(loops, "window_traces", lambda source, length, window: traces)
+    monkeypatch.setattr(loops, "end_points", ends)
+    monkeypatch.setattr(loops, "readback_values", values)
+    monkeypatch.setattr(loops, "gain_sweep", sweep)
+    rows = loops.ends_table.rows("keys", source=loops.TEXTS[0])
+    assert [(row["layer"], row["head"]) for row in rows] == [
+        (l, h) for l in (0, 1) for h in range(3)
+    ]
+    assert all(row["average"] == 0.01 * (1 + row["head"]) for row in rows)
+    # The rarest kind decides.
+    for table in (loops.settings_A15, loops.confirm_A15):
+        (line,) = table.rows("", source="essay", length=32, window=0, loop="balanced")
+        assert line["value"] == pytest.approx(0.02 - loops.SHOWN)
+        assert line["low"] < line["value"] < line["high"]
+    assert set(asked[-4:]) == {"balanced"}
+    asked.clear()
+    rows = loops.gain_table.rows("readback", source=loops.TEXTS[1])
+    assert asked == [None, None]
+    assert len(rows) == 2 * len(loops.GAINS) * 3
+    for row in rows:
+        count = 100 * row["layer"] + 10 * loops.GAINS.index(row["gain"]) + row["head"]
+        assert (row["count"], row["real"], row["imaginary"]) == (count, count, row["head"])
+        assert row["resting"] == count / 1000
+    asked.clear()
+    for source in loops.TEXTS:
+        loops.gain_table.rows("turned", source=source)
+    # Every layer of every text is turned by a rotation of its own.
+    assert len(set(asked)) == len(asked) == 2 * len(loops.TEXTS)

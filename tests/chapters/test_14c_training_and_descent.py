@@ -248,3 +248,31 @@ def test_the_open_cells_do_what_the_package_does():
         assert cells["cosines_of_steps"][goal] == pytest.approx(found["cosine"].item(), abs=0.03)
     assert cells["cosines_of_steps"]["recall"] > 0.5
     assert cells["cosines_of_steps"]["avoid"] < -0.5
+
+
+def test_queries_keys_and_memories_of_the_random_layers_are_independent(monkeypatch):
+    layers = []
+
+    def layer(queries, keys, patterns, *, beta):
+        layers.append((queries, keys, patterns))
+        return made(queries, keys, patterns, beta=beta)
+
+    made = energy_transformer.EnergyLayer
+    monkeypatch.setattr(energy_transformer, "EnergyLayer", layer)
+    energy_transformer.uphill_shares("random keys", factors=(1.0,))
+    sizes = {tuple(len(part) for part in one) for one in layers}
+    assert sizes == {(6, 6, 12)}
+    for part, width in zip(zip(*layers, strict=True), (6, 6, 12), strict=True):
+        assert float(torch.cat(part).square().mean()) == pytest.approx(1 / width, rel=0.1)
+    rows = [
+        tuple(row.sign().tolist() + row.div(row.norm()).tolist())
+        for one in layers
+        for part in one
+        for row in part
+    ]
+    assert len(set(rows)) == len(rows)
+    layers.clear()
+    energy_transformer.uphill_shares("opposed keys", factors=(1.0,))
+    for queries, keys, patterns in layers:
+        torch.testing.assert_close(keys, -queries)
+        assert not patterns.any()

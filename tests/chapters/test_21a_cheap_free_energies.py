@@ -284,3 +284,17 @@ def test_groups_that_confirm_are_fresh_systems_and_give_back_known_exponents(mon
         for row in settings.confirm_b7c.rows(group):
             assert row["value"] == pytest.approx(1 / 6 - 0.1 * (row["beta"] - 0.6), abs=0.02)
     assert len(set(seeds)) == len(seeds)
+
+
+def test_errors_are_per_spin(monkeypatch):
+    """Two copies of a system that do not touch have its errors, of ln Z per spin, too."""
+    couplings, fields = sherrington_kirkpatrick(5, seed=3, field_std=0.5)
+    twice = np.kron(np.eye(2), couplings)
+    errors = []
+    for one, field in ((couplings, fields), (twice, np.tile(fields, 2))):
+        truth = solve_exact(one, fields=field, beta=0.8)
+        found = study.approximation_errors(one, fields=field, beta=0.8, method="naive", truth=truth)
+        errors.append([float(found[0]), float(found[1])])
+        # Naive theory is a lower bound of ln Z.
+        assert errors[-1][1] < -1e-3
+    assert errors[0] == pytest.approx(errors[1], rel=1e-6)

@@ -8,7 +8,7 @@ from open_cells import run_open_cells
 from scipy import stats
 from scipy.special import gamma, iv
 
-from compendium.c22_vector_spins import study
+from compendium.c22_vector_spins import settings as advantages, study
 from compendium.c22_vector_spins.settings import log_ratio
 from compendium.c22_vector_spins.study import METHODS, reaction, solve_adaptive_tap
 from spinformer.core.solve import NotConverged, Status
@@ -307,3 +307,23 @@ def test_rivals_are_compared_by_root_mean_squares_with_their_error(monkeypatch):
     assert row["value"] == pytest.approx(0.5 * np.log(ratio))
     assert row["high"] - row["value"] == pytest.approx(half, rel=0.05)
     assert row["value"] - row["low"] == pytest.approx(half, rel=0.05)
+
+
+def test_the_advantage_of_adaptive_tap_is_that_over_the_best_rival(monkeypatch):
+    base = np.random.default_rng(1).uniform(0.5, 1.5, 12)
+    factors = {"naive": 9.0, "tap": 4.0, "saddle": 25.0, "corrected": 0.1, "adaptive": 1.0}
+    asked = []
+
+    def errors(dim, **chosen):
+        asked.append((dim, chosen["strength"], chosen["field"], chosen["beta"], chosen["seed"]))
+        return {name: factor * base for name, factor in factors.items()}
+
+    monkeypatch.setattr(advantages, "triple_errors", errors)
+    (row,) = advantages.advantage_rows(7, components=3, strength=0.2, field=0.9)
+    assert [row[name] for name in ("value", "low", "high")] == pytest.approx([np.log(2.0)] * 3)
+    assert row["runs"] == 12
+    assert asked == [(3, 0.2, 0.9, 1.0, 7)]
+    monkeypatch.setattr(advantages, "log_ratio", lambda rival, own: (0.5, 0.1))
+    (row,) = advantages.advantage_rows(7, components=3, strength=0.2, field=0.9)
+    half = 0.1 * stats.t.ppf(0.975, 11)
+    assert (row["value"] - row["low"], row["high"] - row["value"]) == pytest.approx((half, half))

@@ -2,6 +2,7 @@
 
 import itertools
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from scipy import stats
 from scipy.special import log_softmax
 from torch.nn.functional import cosine_similarity, normalize
 
-from compendium.c24_training import study
+from compendium.c24_training import settings as study_settings, study
 from compendium.c24_training.settings import GRIDS
 from compendium.common.images import digit_labels, digits
 from compendium.common.rows import groupby
@@ -29,7 +30,12 @@ from compendium.common.token_tasks import (
     recall_task,
 )
 from compendium.common.token_training import fit, probe_layers, score, train_arm
-from compendium.common.training_grids import Cell, accuracy_lead, difference_intervals
+from compendium.common.training_grids import (
+    FRESH_SPLITS,
+    Cell,
+    accuracy_lead,
+    difference_intervals,
+)
 from spinformer.core.special import mean_alignment
 from spinformer.spins.module import SpinTransformerModule
 from spinformer.spins.solvers import solve_saddle_point
@@ -421,3 +427,72 @@ def test_the_open_cells_give_the_answer_and_the_gradient_of_the_module():
     assert told["slope_by_difference"] == pytest.approx(told["slope_by_theorem"], abs=1e-7)
     reached = module(told["trained_coupling"])(tokens)[0, 0, 0].item()
     assert reached == pytest.approx(0.75, abs=1e-3)
+
+
+def test_confirming_lines_train_the_cells_of_their_claim_on_fresh_splits(monkeypatch):
+    asked = []
+    grids = []
+
+    def leads(grid, first, second, *, task, looks, splits=FRESH_SPLITS):
+        asked.append((task, first, second, tuple(looks)))
+        grids.append(grid.name)
+        assert grid.task is {"recall": recall_task, "copies": copy_task, "digits": digit_task}[task]
+        # No split of the trainings that led to the claim.
+        assert not {*splits} & {*grid.splits}
+        # The grid has trained both arms.
+        assert {first.arm, second.arm} <= {*grid.rates}
+        return []
+
+    monkeypatch.setattr(study_settings, "fresh_leads", leads)
+    study_settings.confirm_b10.rows("answers only", updates=200)
+    study_settings.confirm_b10b.rows(2.0, updates=60)
+    study_settings.confirm_b10d.rows(0.2)
+    study_settings.confirm_b10d.rows(0.3)
+    numbers = [Cell(arm, 0.2, 200) for arm in ("numbers", "frozen numbers")]
+    assert asked[0] == (
+        "recall",
+        Cell("saddle", 0.6, 200),
+        Cell("answers only", 0.6, 200),
+        (100, 200),
+    )
+    assert asked[1] == (
+        "copies",
+        Cell("saddle", 2.0, 60),
+        Cell("frozen couplings", 2.0, 60),
+        (30, 60),
+    )
+    assert asked[2] == ("digits", *numbers, (100, 200))
+    assert asked[3][1].strength == 0.3
+    # The trainings of the claim at this strength chose the rate.
+    assert grids == ["recall", "copies", "digits_weaker", "digits"]
+
+
+@pytest.mark.parametrize("arm", ["saddle", "limited", "attention"])
+def test_rates_are_tuned_on_the_validation_part_of_other_splits(arm, monkeypatch):
+    seen = []
+
+    def train(which, task, cells, **chosen):
+        made = task(cells[0]["split"])
+        plain = study.EXPERIMENTS["recall"].task(cells[0]["split"])
+        for got, wanted in zip(made.test, plain.validation, strict=True):
+            assert torch.equal(got, wanted)
+        assert not all(
+            torch.equal(*pair) for pair in zip(plain.test, plain.validation, strict=True)
+        )
+        seen.append((which, chosen["depth"], chosen["steps"], tuple(chosen["looks"])))
+        losses = [np.nan if cell["rate"] == study.RATES[-1] else cell["rate"] for cell in cells]
+        return [
+            SimpleNamespace(cell=cell, looks=[SimpleNamespace(loss=loss)])
+            for cell, loss in zip(cells, losses, strict=True)
+        ]
+
+    monkeypatch.setattr(study, "train_arm", train)
+    rows = study.tuning_table.rows("recall", arm=arm)
+    chosen = study.EXPERIMENTS["recall"]
+    assert seen == [(arm, chosen.depth, chosen.updates, (chosen.updates,))]
+    # What sets its own strength has none to choose; a training that fails is the worst.
+    strengths = study.STRENGTHS if arm == "saddle" else (0.6,)
+    wanted = itertools.product(study.RATES, strengths, study.TUNING_SPLITS)
+    assert [(row["rate"], row["strength"], row["split"]) for row in rows] == list(wanted)
+    for row in rows:
+        assert row["loss"] == (np.inf if row["rate"] == study.RATES[-1] else row["rate"])

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -234,3 +235,93 @@ def test_every_setting_of_an_arm_is_tried_on_the_validation_part(arm, monkeypatc
     # Couplings that look ahead are judged by the past alone.
     alone = arm == "symmetric"
     assert set(scored) == {("a quarter" if alone else ("text", "validation"), alone)}
+
+
+def test_trained_arms_are_scored_on_the_test_part_at_their_chosen_setting(monkeypatch):
+    trained = []
+
+    def train(kind, *, task, rate, strength, seed, shuffled=False, split=0, looks=()):
+        trained.append((kind, task, rate, strength, seed, shuffled, split))
+        return {update: update for update in (*looks, study.UPDATES)}
+
+    def spins(network, tokens):
+        seen.append(len(tokens))
+        log_strength = torch.log(torch.tensor([1.0, 3.0])) + 0 * network
+        parts = SimpleNamespace(entropy_production=torch.tensor([1.0, 2.0]) + network)
+        return SimpleNamespace(log_strength=log_strength), parts
+
+    def score(network, held, *, past_alone=False):
+        return {"bits": network + 0.25 * len(held.tokens) + 0.5 * past_alone}
+
+    def held(task, *, part, split=0):
+        parts.append((task, part, split))
+        return SimpleNamespace(tokens=torch.zeros(400, 2))
+
+    seen = []
+    parts = []
+    for name, fake in {
+        "train": train,
+        "stationary_spins": spins,
+        "score": score,
+        "held_batch": held,
+        "_thinned": lambda batch: SimpleNamespace(tokens=batch.tokens[::4]),
+    }.items():
+        monkeypatch.setattr(study, name, fake)
+    for arm in (*study.ARMS, study.SHUFFLED):
+        rows = study.recall_table.rows(arm, seed=7)
+        kind = "driven" if arm == study.SHUFFLED else arm
+        chosen = study.chosen_setting(kind, task="recall")
+        assert trained[-1] == (kind, "recall", *chosen, 7, arm == study.SHUFFLED, 0)
+        assert [row["update"] for row in rows] == [*study.LOOKS, study.UPDATES]
+        for row in rows:
+            assert row["bits"] == row["update"] + 100
+            if arm == "attention":
+                assert np.isnan([row["entropy"], row["strength"]]).all()
+            else:
+                assert row["entropy"] == pytest.approx(1.5 + row["update"])
+                assert row["strength"] == pytest.approx(2.0)
+    assert parts == [("recall", "test", 0)] * len(parts)
+    for arm in study.TEXT_ARMS:
+        (row,) = study.text_table.rows(arm, split=1, seed=5)
+        chosen = study.chosen_setting(arm, task="text")
+        assert trained[-1] == (arm, "text", *chosen, 5, False, 1)
+        assert row["bits"] == study.UPDATES + 100
+        assert row["bits_quarter"] == study.UPDATES + 25
+        assert row["bits_past"] == study.UPDATES + 25.5
+        if arm == "attention":
+            assert np.isnan([row["entropy_before"], row["entropy_after"]]).all()
+        else:
+            assert row["entropy_before"] == pytest.approx(1.5)
+            assert row["entropy_after"] == pytest.approx(1.5 + study.UPDATES)
+    assert parts[-1] == ("text", "test", 1)
+
+
+def test_networks_learn_text_from_windows_drawn_from_the_training_part(monkeypatch):
+    """Each character is to be answered by the one that follows it; looks are kept copies."""
+    batches = []
+    whole = study.text_part("train", split=1)
+
+    def batch(text, *, starts):
+        assert torch.equal(text, whole)
+        batches.append(starts)
+        return text_batch(text, starts=starts)
+
+    text_batch = study.text_batch
+    monkeypatch.setattr(study, "text_batch", batch)
+    monkeypatch.setattr(study, "UPDATES", 3)
+    monkeypatch.setattr(study, "BATCH", 5)
+    chosen = {"task": "text", "rate": 0.01, "strength": study.STRENGTHS[0], "seed": 4, "split": 1}
+    kept = study.train("attention", looks=(0, 2), **chosen)
+    assert sorted(kept) == [0, 2, 3]
+    assert len(batches) == 3
+    assert all(len(starts) == len(set(starts.tolist())) == 5 for starts in batches)
+    assert not torch.equal(batches[0], batches[1])
+    assert max(int(starts.max()) for starts in batches) + study.WINDOW < len(whole)
+    weights = [
+        torch.cat([part.detach().flatten() for part in kept[k].parameters()]) for k in sorted(kept)
+    ]
+    assert not torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[1], weights[2])
+    # Adam's first steps are as long as the rate.
+    assert float((weights[1] - weights[0]).abs().max()) < 2.5 * 0.01
+    assert float((weights[1] - weights[0]).abs().max()) > 0.5 * 0.01

@@ -400,3 +400,51 @@ def test_the_sampled_derivative_is_a_difference_of_sampled_means():
     low = texts(beta=beta - step).tokens
     wanted = semantic_overlaps(network, (high - low)[:, 4:].mean(0) / (2 * step))
     assert np.abs(found - wanted).max() < 0.04 < 0.05 < np.abs(wanted).max()
+
+
+def test_arms_learn_at_their_best_setting_and_are_tested_on_other_examples(monkeypatch):
+    trained = []
+    measured = []
+
+    def train(task, **chosen):
+        trained.append((task, chosen))
+        return {0.5: torch.full((10, 2), 0.5), 1.0: torch.full((10, 2), 2.0)}
+
+    def losses(weights, task, *, seeds, size=0, part="test"):
+        measured.append((part, size))
+        return np.full(len(seeds), float(weights[0, 0]) + size)
+
+    monkeypatch.setattr(learning, "train", train)
+    monkeypatch.setattr(learning, "losses", losses)
+    for arm, changed in learning.ARMS.items():
+        trained.clear()
+        measured.clear()
+        (row,) = learning.tuning_table.rows("cycle", arm=arm, copies=2, rate=0.3)
+        (task, chosen), rule = trained[0], learning.TASKS["cycle"]
+        assert task == "cycle"
+        assert {name: chosen[name] for name in changed._fields} == changed._asdict()
+        assert (chosen["updates"], chosen["rate"], chosen["copies"]) == (rule.budget, 0.3, 2)
+        # Seeds that choose are not those that are shown; the arm's own N judges.
+        assert len(chosen["seeds"]) == rule.tuned
+        assert measured == [("validation", changed.size)]
+        assert row["loss"] == pytest.approx(np.tanh(2.0) + changed.size)
+        trained.clear()
+        measured.clear()
+        rows = learning.learning_table.rows("cycle", arm=arm, block=1, updates=7)
+        ((_, later),) = trained
+        assert not {*later["seeds"]} & {*chosen["seeds"]}
+        assert later["updates"] == 7
+        assert {part for part, _ in measured} == {"test"}
+        assert len(rows) == 20
+        for row in rows:
+            theta = {0.5: 0.5, 1.0: 2.0}[row["share"]]
+            assert row["limit"] == pytest.approx(np.tanh(theta))
+            assert row["signs"] == 1.0
+            for size in learning.SIZES:
+                assert row[f"n{size}"] == pytest.approx(np.tanh(theta) + size)
+        assert [row["seed"] for row in rows[:10]] == list(range(10, 20))
+        table = learning.tuning_table.read()
+        own = (table["task"] == "cycle") & (table["arm"] == ("limit" if changed.shuffled else arm))
+        best = table["loss"][own].min()
+        used = own & (table["rate"] == later["rate"]) & (table["copies"] == later["copies"])
+        assert table["loss"][used].tolist() == [best]

@@ -7,6 +7,7 @@ import torch
 from known_generators import (
     Toy,
     dense_derivative,
+    example_decoder,
     installed_decoder,
     separation_rate,
     word_windows,
@@ -18,10 +19,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from bookmaker.tables import read_columns
 from compendium.c42a_beyond_the_fixed_point import conventions, edges, motions
 from compendium.common import soft_tokens
+from compendium.common.decoder import encode, run_decoder
 from compendium.common.models import next_token_distribution
 from compendium.common.rows import groupby
 from spinformer.core.statistics import student_interval
-from spinformer.language.decoder import encode, example_decoder, run_decoder
 from spinformer.language.soft_map import SoftTokenMap
 from spinformer.language.text import sample_texts
 
@@ -54,7 +55,7 @@ def test_returns_tell_rests_cycles_and_curves():
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script")
 @pytest.mark.claim("R3d")
 def test_a_stream_and_its_twin_are_the_map_and_its_derivative():
-    model = example_decoder(seed=7)
+    model = example_decoder(seed=10)
     betas = torch.tensor([2.0, 5.0, 9.0], dtype=torch.float64)
     start = word_windows(model, span=1, count=3)
     found = edges.stream(model, start, betas=betas, steps=12, settle=12)[0]
@@ -149,22 +150,31 @@ def test_a_life_ends_at_its_last_token_far_away_or_is_cut_off(monkeypatch):
 
 def test_other_weights_are_what_they_say():
     model = example_decoder()
-    one, other = (motions.changed(model, k).blocks[1] for k in ("trained", "shuffled attention"))
-    assert torch.equal(one["gate"], other["gate"])
-    assert not torch.equal(one["query"], other["query"])
-    torch.testing.assert_close(one["query"].flatten().sort()[0], other["query"].flatten().sort()[0])
+
+    def matrices(changed):
+        layer = changed.model.model.layers[1]
+        return {path.split(".")[-2]: matrix for path, matrix in layer.named_parameters()}
+
+    one = matrices(motions.changed(model, "trained"))
+    other = matrices(motions.changed(model, "shuffled attention"))
+    assert all(torch.equal(matrix, one[name]) for name, matrix in matrices(model).items())
+    assert torch.equal(one["gate_proj"], other["gate_proj"])
+    for name in ("q_proj", "v_proj"):
+        assert not torch.equal(one[name], other[name])
+        torch.testing.assert_close(one[name].flatten().sort()[0], other[name].flatten().sort()[0])
     fresh = motions.changed(model, "fresh")
     assert float(fresh.embedding.std()) == pytest.approx(0.25, rel=0.1)
     every = motions.changed(model, "shuffled")
-    assert not any(torch.equal(every.blocks[1][name], one[name]) for name in ("gate", "query"))
+    for name in ("gate_proj", "q_proj"):
+        assert not torch.equal(matrices(every)[name], one[name])
     assert torch.equal(every.embedding, model.embedding)
     # Without attention no token knows of another one; without the rest nothing but attention acts.
     alone = motions.changed(model, "trained", "feed-forward")
     inputs = word_windows(model, span=5)
     torch.testing.assert_close(run_decoder(alone, inputs)[:, 4:], run_decoder(alone, inputs[:, 4:]))
-    silent = motions.changed(model, "trained", "attention").blocks[1]
-    assert not silent["down"].any()
-    assert torch.equal(silent["output"], model.blocks[1]["output"])
+    silent = matrices(motions.changed(model, "trained", "attention"))
+    assert not silent["down_proj"].any()
+    assert torch.equal(silent["o_proj"], one["o_proj"])
 
 
 @pytest.mark.nightly
@@ -181,7 +191,7 @@ def test_small_distances_grow_between_texts_where_the_table_says():
 
 @pytest.mark.nightly
 def test_behind_its_first_token_small_distances_shrink():
-    """The own forward pass, a token in front of every window, and no derivative."""
+    """A token in front of every window, and no derivative."""
     model = installed_decoder()
     front = model.embedding[encode(model, "<|im_start|>")].double()
     start = model.embedding[encode(model, sample_texts()["essay"])[:4]].double()
@@ -271,3 +281,143 @@ def test_the_open_cells_are_what_the_package_computes():
     np.testing.assert_allclose(names["toy_exponents"], spectrum.exponents.value[:, 0], atol=0.03)
     cycles = soft.greedy_cycles(soft.embed([0])[None], horizon=400)
     assert names["greedy_cycle"] == cycles.period[0]
+
+
+def test_rows_of_motions_pair_every_start_with_every_temperature(monkeypatch):
+    begin = torch.arange(3.0)[:, None, None] * torch.ones(3, 4, 2)
+
+    def follow(model, windows, *, beta, steps):
+        # Orbits that remember their start, their β and the step.
+        step = torch.arange(float(steps))[:, None]
+        return (windows[:, :1, :1] + 100 * beta[:, :, None]) + 0 * step + 1e-3 * step
+
+    def exponents(model, orbit, *, span, beta, align):
+        assert orbit.shape[1] == 40
+        assert span == 4
+        assert align == 10
+        assert float(orbit[0, 0, 0] % 1) == pytest.approx(0.006, abs=1e-4)  # after six steps
+        np.testing.assert_allclose(orbit[:, 0, 0] // 100, beta[:, 0])
+        return (orbit[:, 0, 0] % 100).floor().numpy()
+
+    def returns(orbit, *, longest):
+        assert longest == 5
+        return np.arange(len(orbit)), (orbit[:, 0, 0] // 100).numpy()
+
+    monkeypatch.setattr(motions, "follow", follow)
+    monkeypatch.setattr(motions, "exponents", exponents)
+    monkeypatch.setattr(motions, "returns", returns)
+    rows = motions.motion_rows(None, begin, (2.0, 5.0), settle=6, measure=40, last=5)
+    assert [(row["beta"], row["start"]) for row in rows] == [
+        (beta, start) for beta in (2.0, 5.0) for start in range(3)
+    ]
+    for number, row in enumerate(rows):
+        assert row["exponent"] == row["start"]
+        assert row["gap"] == row["beta"]
+        assert row["lag"] == number
+
+
+class Letters:
+    """A model with two channels, the names of whose words are their numbers."""
+
+    width = 2
+    embedding = torch.tensor([[3.0, 0.0], [0.0, 4.0], [0.0, 0.0], [1.0, 0.0]])
+
+
+@pytest.fixture
+def letters(monkeypatch):
+    model = Letters()
+    for module in (edges, motions):
+        monkeypatch.setattr(module, "decoder", lambda: model)
+        monkeypatch.setattr(module, "find_rests", lambda model, betas: torch.ones(len(betas), 2))
+    starts = torch.arange(16.0)[:, None, None]
+    monkeypatch.setattr(
+        edges, "text_starts", lambda model, *, span, count=16: starts[:count].expand(-1, span, 2)
+    )
+    monkeypatch.setattr(edges, "distances", lambda orbit, rest: (orbit - rest[:, None])[..., 0])
+    return model
+
+
+def test_streams_are_measured_after_they_were_settled_and_aligned(letters, monkeypatch):
+    asked = []
+
+    def stream(model, windows, *, betas, steps, settle):
+        asked.append((windows.shape, betas, steps, settle))
+        count = len(windows)
+        time = torch.arange(float(steps))
+        orbit = 1.0 + time[None, :, None] * torch.ones(count, 1, 2)
+        growth = np.arange(steps - settle)[:, None] + 100.0 * np.arange(count)
+        return orbit, growth
+
+    monkeypatch.setattr(edges, "stream", stream)
+    rows = edges.stream_table.rows(8, beta=0.6, settle=30, align=10, measure=5)
+    shape, betas, steps, settle = asked[-1]
+    assert (tuple(shape), steps, settle) == ((16, 8, 2), 45, 30)
+    assert betas.tolist() == pytest.approx([0.6] * 16)
+    for number, row in enumerate(rows):
+        assert row["start"] == number
+        assert row["exponent"] == pytest.approx(12.0 + 100 * number)  # tokens 10 to 14
+        assert row["away"] == pytest.approx(34.5)  # of the last 20 of 45
+    for beta, sign in ((1.0, 1.0), (0.54, -1.0)):
+        lines = edges.cached_table.rows(8, beta=beta, settle=3, align=2, measure=20, stretches=4)
+        for number, line in enumerate(lines):
+            means = sign * (100 * number + 2 + np.array([2.0, 7.0, 12.0, 17.0]))
+            assert line["value"] == pytest.approx(means.mean())
+            assert (line["low"], line["high"]) == pytest.approx(student_interval(means))
+            assert (line["data"], line["runs"]) == (number, 1)
+
+
+def test_a_diagram_shows_places_between_the_mean_word_and_two_words(letters, monkeypatch):
+    mean = letters.embedding.mean(0)
+    monkeypatch.setattr(edges, "encode", lambda model, word: [{" the": 0, "\n": 1}[word]])
+    ends = {"the": letters.embedding[0], "line": letters.embedding[1]}
+
+    def stream(model, windows, *, betas, steps, settle):
+        assert (steps, settle, len(windows)) == (9, 9, 3)
+        assert betas.tolist() == pytest.approx([0.4, 0.42, 0.44])
+        # The last two tokens: a word, then the mean of all.
+        orbit = torch.full((3, steps, 2), torch.nan)
+        orbit[:, -2] = torch.stack([ends["the"], ends["line"], mean])
+        orbit[:, -1] = mean
+        return orbit, None
+
+    monkeypatch.setattr(edges, "stream", stream)
+    rows = edges.diagram_table.rows(8, steps=9, streams=3, last=2)
+    assert [row["beta"] for row in rows] == [0.4, 0.4, 0.42, 0.42, 0.44, 0.44]
+    assert (rows[0]["the"], rows[2]["line"]) == pytest.approx((1.0, 1.0), abs=1e-4)
+    for row in (rows[1], rows[3], rows[4], rows[5]):
+        assert (row["the"], row["line"]) == pytest.approx((0.0, 0.0), abs=1e-4)
+
+
+def test_prompts_are_followed_until_their_last_token_away_from_the_fixed_point(
+    letters, monkeypatch
+):
+    letters.embedding = torch.arange(200.0)[:, None].expand(-1, 2)
+    letters.embedding = torch.cat([letters.embedding, letters.embedding])
+    tail = torch.arange(150, 153)
+    words = {kind: torch.arange(10 * k, 10 * k + 9) for k, kind in enumerate(motions.KINDS)}
+    monkeypatch.setattr(motions, "sample_texts", lambda: {kind: kind for kind in motions.KINDS})
+    monkeypatch.setattr(
+        motions, "encode", lambda model, text: tail if text == motions.TEMPLATE else words[text]
+    )
+    seen = []
+
+    def follow(model, windows, *, beta, steps):
+        seen.append(windows[..., 0])
+        orbit = torch.ones(len(windows), 8 + steps, 2)
+        for number in range(len(windows)):
+            orbit[number, 8 : 8 + number] = 5.0  # text k leaves the fixed point for k tokens
+        return orbit
+
+    monkeypatch.setattr(motions, "follow", follow)
+    monkeypatch.setattr(motions, "distances", lambda orbit, rest: (orbit - rest[:, None])[..., 0])
+    monkeypatch.setattr(motions, "exponents", lambda model, ends, **given: np.arange(10) / 10)
+    rows = motions.prompt_table.rows(1.0, steps=60)
+    assert [row["kind"] for row in rows] == [*motions.KINDS] * 2
+    assert [row["template"] for row in rows] == ["no"] * 5 + ["yes"] * 5
+    assert [row["way"] for row in rows] == list(range(10))
+    assert [row["exponent"] for row in rows] == pytest.approx(np.arange(10) / 10)
+    for k, kind in enumerate(motions.KINDS):
+        assert seen[0][k].tolist() == words[kind][:8].tolist()
+        # Before a template, the end of which is the end of the window.
+        assert seen[0][5 + k].tolist() == [*words[kind][:8].tolist()[3:], *tail.tolist()]
+    assert np.isnan([row["exponent"] for row in motions.prompt_table.rows(0.58, steps=60)]).all()

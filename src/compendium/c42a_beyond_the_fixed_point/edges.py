@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, read_columns, stored
+from compendium.common.decoder import Decoder, encode, run_decoder
 from compendium.common.models import decoder
 from compendium.common.rows import groupby, mean_rows, parameter_product, rows_of
 from compendium.common.soft_tokens import (
@@ -23,7 +24,6 @@ from compendium.common.soft_tokens import (
     text_starts,
 )
 from spinformer.dmft.lifetimes import Lifetime, estimate_lifetime
-from spinformer.language.decoder import Decoder, encode, run_decoder
 
 # The multipliers of the fixed point are a table of chapter 42.
 CHAPTER_42 = Path(__file__).parents[1] / "c42_generator_as_a_map"

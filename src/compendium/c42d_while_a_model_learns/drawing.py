@@ -24,15 +24,16 @@ REGIMES = {
 Row = tuple[str, dict[str, np.ndarray]]
 
 
-def show_atlas(shipped: Columns, small: Columns) -> None:
-    """Draw the atlas of the shipped model beside that of the small ones.
+def show_atlas(shipped: Columns, optional: Columns, small: Columns) -> None:
+    """Draw the atlas of the two large models beside that of the small ones.
 
-    shipped: the table `atlas`. small: the table `learning`.
+    shipped: the table `atlas`. optional: the table `gemma`. small: the table `learning`.
     """
     left: list[Row] = [
-        (f"{front}, T = {window}", rows)
-        for front in dict.fromkeys(shipped["prefix"].tolist())
-        for window, rows in groupby(_chosen(shipped, "prefix", front), "window")
+        (f"{name}{front}, T = {window}", rows)
+        for name, table in (("", shipped), ("Gemma, ", optional))
+        for front in ("none", "first token", "template")
+        for window, rows in groupby(_chosen(table, "prefix", front), "window")
     ]
     last = _chosen(small, "update", small["update"].max())
     right: list[Row] = [
@@ -59,6 +60,8 @@ def _draw(axis: Axes, rows: Sequence[Row]) -> None:
     for place, (_, table) in enumerate(rows):
         for column, beta in enumerate(BETAS):
             here = table["beta"] == beta
+            if not here.any():
+                continue
             total = table["texts"][here].sum()
             begin = column + 0.04
             for name, (_, color) in REGIMES.items():
