@@ -1,8 +1,9 @@
 """Cost of the spin modules against torch's TransformerEncoderLayer, forward and backward.
 
-Process time of one thread, single precision, batches of 4, four heads; minima of interleaved runs,
-as ratios within the same run: other programs disturb the longer of two passes more often. The yardstick is the layer with a feed-forward width of four times
-its own. Memory is what is kept for the backward pass, parameters left out. Run:
+Process time of one thread, single precision, batches of 4, four heads. Minima of interleaved runs,
+as ratios within the same run, since other programs disturb the longer of two passes more often. The
+yardstick is the layer with a feed-forward width of four times its own. Memory is what is kept for
+the backward pass, parameters left out. Run:
 python benchmarks/spin_module.py [--rounds 15] [--strengths] [--write]
 """
 

@@ -9,8 +9,10 @@ import torch
 from torch import nn
 
 from compendium.common import soft_tokens
+from compendium.common.decoder import Decoder
 from compendium.common.models import decoder
 from spinformer.language.minilm import ModelUnavailable
+from spinformer.language.untrained import example_causal_model
 
 
 class Toy(nn.Module):
@@ -45,6 +47,22 @@ def two_words(flip):
     """Two words, each said again with the probability 1 − flip at β = 1."""
     gain = 0.5 * np.log((1 - flip) / flip)
     return Toy([[1.0], [-1.0]], lambda x, e: gain * x * e.T)
+
+
+def example_decoder(*, blocks=2, seed=0):
+    """A small model of the layout of Llama with random weights and embeddings of length one.
+
+    transformers divides by the root mean square in single precision, and torch's norms, which stand
+    here in the place of its own, in double precision.
+    """
+    model = example_causal_model("llama", layers=blocks, seed=seed)
+    model.get_input_embeddings().weight.mul_(0.25)
+    for parent in list(model.modules()):
+        for name, norm in parent.named_children():
+            if hasattr(norm, "variance_epsilon"):
+                exact = nn.RMSNorm(len(norm.weight), eps=norm.variance_epsilon)
+                setattr(parent, name, exact.double().requires_grad_(False))
+    return Decoder(model=model)
 
 
 def installed_decoder():

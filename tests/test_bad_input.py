@@ -53,7 +53,6 @@ UNCHECKED = {
     "Solution",
     "HeadRow",
     "asynchronous_dynamics",
-    "example_decoder",
     "fixed_point",
     "fixed_point_tolerance",
 }
@@ -262,21 +261,16 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
         {"separation": COSH, "patterns": WIDE, "queries": WIDE},
     ],
     "hopfield.layer.HopfieldLayer": [{"heads": 5}, {"beta": [1.0, 2.0, 3.0]}, {"beta": 0.0}],
-    "language.encoder.Architecture": [{"heads": 7}],
-    "language.encoder.project": [
+    "language.traces.project": [
         {"which": "queries"},
         {"layer": 2},
         *({"states": x} for x in (STATES[0, 0], STATES[..., :7], STATES / 0, STATES.float())),
     ],
-    "language.encoder.run_model": [
-        {"tokens": x}
-        for x in (ONES(2, 3), ONES(3).long(), ONES(1, 11).long(), ONES(1, 3).long() * 20)
-    ],
-    "language.decoder.run_decoder": [
-        {"inputs": INPUTS.float()},
-        {"inputs": INPUTS[0]},
-        {"start": -1},
-    ],
+    "language.traces.trace_layers": [
+        {"inputs": x}
+        for x in (ONES(2, 3), ONES(3).long(), ONES(1, 600).long(), ONES(1, 3).long() * 40)
+    ]
+    + [{"layers": [2]}, {"layers": [-1]}],
     "language.minilm.load_model": [{"path": 3}, {"dtype": torch.int64}],
     "language.text.sample_text": [{"path": "/no/such/file"}],
     "language.text.text_windows": [{"length": 2}],

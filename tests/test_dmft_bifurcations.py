@@ -328,6 +328,26 @@ def test_the_curve_of_the_published_onset_and_what_lies_on_it():
         assert normal_form(there, find_bifurcation(there, near, kind=TORUS)).label == label
 
 
+def test_a_curve_reaches_the_bound_beyond_which_a_network_has_no_parameters():
+    """A closed curve is born on a magnetized cycle, so that the equations bend at ε = 0."""
+    rng = np.random.default_rng(5)
+    network = Network(
+        semantic=rng.normal(size=(4, 5, 4)), position=rng.normal(size=(4, 5, 2)), context=6,
+        gamma=25.0, epsilon=0.03,
+    )  # fmt: skip
+    driven = find_cycle(network, Context(np.zeros((6, 5)), 0), period=4, beta=0.2)
+    torus = continue_cycle(network, driven, within=(0.2, 3.4)).bifurcations[0]
+    assert torus.kind == TORUS
+    curve = continue_bifurcation(
+        network, torus, parameters=("beta", "epsilon"), within=((3.0, 3.5), (0.0, 0.04)),
+        direction="down",
+    )  # fmt: skip
+    assert curve.values[-1, 1] == 0.0
+    # There it is a fixed point of the network without positions, solved for by itself.
+    (row,) = bifurcation_values(network, torus, name="epsilon", values=[1e-6])
+    assert curve.values[-1, 0] == pytest.approx(row[0], abs=1e-4)
+
+
 def test_behind_a_subcritical_birth_runs_jump_and_behind_a_supercritical_one_they_grow():
     """At ε = 0.045 the coefficient is positive, at 0.02 negative: against plain runs."""
     sizes = {}

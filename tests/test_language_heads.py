@@ -12,30 +12,29 @@ from torch import nn
 from torch.nn import functional
 
 from compendium.c14_real_transformer.steps import turned_steps
-from spinformer.language.encoder import project, run_model
 from spinformer.language.heads import HeadReport, head_report, overlap_energy
-from spinformer.language.untrained import example_model
+from spinformer.language.traces import output_matrix, project, trace_layers
+from spinformer.language.untrained import LAYOUTS, example_causal_model, example_model
 from spinformer.plot.heads import head_map, show_heads
 
 TOKENS = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 9, 6, 3]])
 
 
 def of_encoder(model, trace, **options):
-    name = f"encoder.layer.{trace.layer}.attention.output.dense.weight"
     given = {
         "keys": trace.keys,
         "values": trace.values,
         "states": trace.inputs,
         "read": lambda x: project(model, trace.layer, "query", states=x),
-        "output": model.weights[name],
+        "output": output_matrix(model, trace.layer),
         "outputs": trace.attended,
     }
     return head_report(trace.queries, **given | options)
 
 
 def test_the_null_of_an_encoder_is_that_of_chapter_14():
-    model = example_model(seed=3)
-    trace = run_model(model, TOKENS)[1]
+    model = example_model(seed=3).model
+    trace = trace_layers(model, TOKENS)[1]
     found = of_encoder(model, trace, draws=1, seed=5)
     null = turned_steps(model, trace, seed=5)[0]
     np.testing.assert_allclose(found.null_whole[0], null, atol=1e-12)
@@ -48,8 +47,8 @@ def test_the_null_of_an_encoder_is_that_of_chapter_14():
 
 
 def test_it_reports_on_the_device_of_the_queries():
-    model, mask = example_model(seed=3), torch.ones(5, 5, dtype=torch.bool).tril()
-    trace = run_model(model, TOKENS)[1]
+    model, mask = example_model(seed=3).model, torch.ones(5, 5, dtype=torch.bool).tril()
+    trace = trace_layers(model, TOKENS)[1]
     with torch.device("meta"):
         for options in ({}, {"mask": mask, "outputs": None}):
             of_encoder(model, trace, draws=1, **options)
@@ -115,11 +114,17 @@ def test_the_lines_of_the_page_say_the_same(decoder, capsys):
     """Hooks on the projections of a model that knows nothing of this package."""
     block, given = decoder
     page = (Path(__file__).parents[1] / "book" / "use.md").read_text(encoding="utf-8")
-    (lines,) = re.findall(r"```py\n((?:(?!```).)*head_report\((?:(?!```).)*)```", page, re.S)
+    traced, lines = re.findall(r"```py\n((?:(?!```).)*head_report\((?:(?!```).)*)```", page, re.S)
     names = {"model": block, "block": block, "tokens": given["states"], "rotate": rotate}
     exec(lines, names | {"width": 4, "count": 6})
     assert capsys.readouterr().out == "".join(f"{row}\n" for row in call(given).table())
     plt.close()
+    # A model of transformers, of every layout: what is not explained is refused.
+    for layout in LAYOUTS:
+        exec(
+            traced, {"model": example_causal_model(layout), "tokens": torch.tensor([[3, 4, 5, 6]])}
+        )
+        assert len(capsys.readouterr().out.splitlines()) == 4
 
 
 def call(given, **changed):

@@ -23,7 +23,7 @@ HOMES = {
     "attention weights": "hopfield.continuous.attention_weights",
     "dense associative memory": "hopfield.discrete.energy",
     "expectation–maximization": "hopfield.density.fit_em",
-    "KV cache": "language.decoder.run_decoder",
+    "KV cache": "language.soft_map_stream.stream",
 }
 
 

@@ -13,16 +13,16 @@ from scipy.stats import norm
 from compendium.c12b_continuous_capacity import study
 from compendium.common.models import encoder
 from spinformer.hopfield.continuous import retrieve
-from spinformer.language.encoder import run_model
 from spinformer.language.text import sample_texts, text_windows
+from spinformer.language.traces import trace_layers
 
 
 @pytest.mark.claim("A13c")
 def test_concentration_of_trained_heads_is_that_of_weights_written_out():
     """One head of MiniLM's first layer, from its weights; with and without [CLS] and [SEP]."""
-    weights = {name: tensor.numpy() for name, tensor in encoder().weights.items()}
+    weights = {name: tensor.numpy() for name, tensor in encoder().model.state_dict().items()}
     windows = text_windows(encoder(), sample_texts()["law"], 40)[:1]
-    states = run_model(encoder(), windows)[0].inputs[0].numpy()
+    states = trace_layers(encoder().model, windows)[0].inputs[0].numpy()
 
     def projected(name):
         prefix = f"encoder.layer.0.attention.self.{name}"

@@ -10,9 +10,9 @@ from open_cells import run_open_cells
 from scipy.stats import ortho_group
 
 from compendium.c14_real_transformer import steps
-from spinformer.language.encoder import project, run_model
 from spinformer.language.heads import overlap_energy
 from spinformer.language.text import sample_texts, text_windows
+from spinformer.language.traces import project, trace_layers
 from spinformer.language.untrained import example_model
 
 TOKENS = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 9, 6, 3]])
@@ -20,7 +20,7 @@ TOKENS = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 9, 6, 3]])
 
 def asked(model, trace, head, states):
     """Queries of one head at hidden states (B, N, D), by NumPy, from the weights: (B, N, d)."""
-    bias = model.weights[f"encoder.layer.{trace.layer}.attention.self.query.bias"].numpy()
+    bias = model.encoder.layer[trace.layer].attention.self.query.bias.numpy()
     maps = maps_of(model, trace.layer)[0]
     return states @ maps[head].T + bias.reshape(len(maps), -1)[head]
 
@@ -44,10 +44,10 @@ def mixed(trace, values, head):
 
 def maps_of(model, layer):
     """W_Q, W_K, W_V and W_Oᵀ of every head, four arrays (H, d, D)."""
-    name = f"encoder.layer.{layer}.attention"
-    heads = model.architecture.heads
-    maps = [model.weights[f"{name}.self.{which}.weight"] for which in ("query", "key", "value")]
-    maps.append(model.weights[f"{name}.output.dense.weight"].T)
+    heads = model.config.num_attention_heads
+    attention = model.encoder.layer[layer].attention
+    maps = [getattr(attention.self, which).weight for which in ("query", "key", "value")]
+    maps.append(attention.output.dense.weight.T)
     return [matrix.numpy().reshape(heads, -1, matrix.shape[-1]) for matrix in maps]
 
 
@@ -115,8 +115,8 @@ def test_stages_are_the_states_of_the_models_run(kind):
 
 def test_turned_heads_write_for_each_other(monkeypatch):
     """Alone, and together with the layer's bias; not turned, in their own places, its step."""
-    model = example_model(seed=3)
-    trace = run_model(example_model(seed=3), TOKENS)[1]
+    model = example_model(seed=3).model
+    trace = trace_layers(model, TOKENS)[1]
     turns = torch.from_numpy(ortho_group.rvs(4, size=2, random_state=7))
     monkeypatch.setattr(steps, "random_rotations", lambda like, seed: turns)
     output = maps_of(model, 1)[-1]
@@ -127,7 +127,7 @@ def test_turned_heads_write_for_each_other(monkeypatch):
         after = own_energy(trace, head, asked(model, trace, head, inputs + step))
         return (after - before).mean()
 
-    bias = model.weights["encoder.layer.1.attention.output.dense.bias"].numpy()
+    bias = model.encoder.layer[1].attention.output.dense.bias.numpy()
     orders = set()
     for seed in range(6):
         order = np.random.default_rng(seed).permutation(2)
@@ -159,7 +159,7 @@ def test_step_alignment_is_the_cosine_of_step_and_descent():
 
 def test_weight_alignment_is_a_cosine_of_matrices():
     """Against W_O W_V and W_QᵀW_K multiplied out."""
-    model = example_model(seed=2)
+    model = example_model(seed=2).model
     query, key, value, output = maps_of(model, 1)
     expected = [
         [cosine(output[h].T @ value[h], query[g].T @ key[g]) for g in (0, 1)] for h in (0, 1)
@@ -169,7 +169,7 @@ def test_weight_alignment_is_a_cosine_of_matrices():
 
 def test_query_energy_by_hand_and_turned():
     """The mean of `overlap_energy`; turned, as with rotations drawn here: mean and deviation."""
-    trace = run_model(example_model(), TOKENS)[0]
+    trace = trace_layers(example_model().model, TOKENS)[0]
 
     def energy(turn):
         return overlap_energy(trace.queries @ turn, keys=trace.keys, beta=0.5).mean((0, 2)).numpy()
@@ -188,11 +188,11 @@ def test_query_energy_by_hand_and_turned():
 
 def test_keys_are_not_equally_long_where_tokens_nearly_are():
     """What chapter 12 says of a LayerNorm in front of attention, over all heads of the model."""
-    model = installed_model()
-    windows = torch.cat([text_windows(model, text, 128)[:1] for text in sample_texts().values()])
+    encoder = installed_model()
+    windows = torch.cat([text_windows(encoder, text, 128)[:1] for text in sample_texts().values()])
     spreads = {"inputs": [], "keys": []}
     negative = []
-    for trace in run_model(model, windows):
+    for trace in trace_layers(encoder.model, windows):
         for name, found in spreads.items():
             norms = getattr(trace, name).norm(dim=-1)
             found.append((norms.std(-1) / norms.mean(-1)).numpy())

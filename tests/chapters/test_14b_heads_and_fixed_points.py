@@ -12,7 +12,7 @@ from scipy.special import softmax
 from compendium.c14b_heads_and_fixed_points import loops, sizes
 from spinformer.hopfield.continuous import retrieve
 from spinformer.hopfield.fixed_points import effective_entries
-from spinformer.language.encoder import Architecture, LanguageModel, LayerTrace, run_model
+from spinformer.language.traces import LayerTrace, trace_layers
 from spinformer.language.untrained import example_model
 
 
@@ -65,24 +65,24 @@ def test_points_merge_just_inside_the_radius():
 def identity_model(keys, values=None):
     """One layer, one head, no learning: queries and keys are the hidden states themselves."""
     width = keys.shape[-1]
-    sizes = Architecture(layers=1, heads=1, width=width, inner=1, vocabulary=3, positions=3)
-    weights = {}
+    model = example_model(layers=1, heads=1, width=width).model
+    attention = model.encoder.layer[0].attention
     for which in ("self.query", "self.key", "self.value", "output.dense"):
-        weights[f"encoder.layer.0.attention.{which}.weight"] = torch.eye(width).double()
-        weights[f"encoder.layer.0.attention.{which}.bias"] = torch.zeros(width).double()
+        attention.get_submodule(which).weight.copy_(torch.eye(width))
+        attention.get_submodule(which).bias.zero_()
     lift = keys[None, None]
     trace = LayerTrace(
         layer=0,
         queries=lift,
         keys=lift,
         values=(keys if values is None else values)[None, None],
-        inputs=keys[None],
-        attended=keys[None],
-        residual=keys[None],
-        normalized=keys[None],
-        outputs=keys[None],
+        mask=None,
+        beta=width**-0.5,
+        **dict.fromkeys(
+            ("inputs", "attended", "residual", "normalized", "fed", "outputs"), keys[None]
+        ),
     )
-    return LanguageModel(weights=weights, architecture=sizes, tokenizer=None), trace
+    return model, trace
 
 
 @pytest.mark.parametrize("loop", ["keys", "readback"])
@@ -125,8 +125,8 @@ def test_the_derivative_of_a_loop_against_autograd():
 
 def test_turned_values_keep_every_length_and_angle():
     """A rotation a head: Gram matrices of the values stay, the values do not."""
-    model = example_model()
-    trace = run_model(example_model(), torch.tensor([[2, 5, 6, 3]]))[1]
+    model = example_model().model
+    trace = trace_layers(model, torch.tensor([[2, 5, 6, 3]]))[1]
     own = loops.readback_values(model, trace)
     turned = loops.readback_values(model, trace, turned=0)
     other = loops.readback_values(model, trace, turned=1)
@@ -164,8 +164,8 @@ def test_sublayer_step_is_the_models_own():
 
 def test_sublayer_end_points_solve_their_equation():
     """Each token's end, followed here step by step, is one of as many as `end_points` counts."""
-    model = example_model(seed=4)
-    trace = run_model(model, torch.tensor([[2, 5, 6, 7, 3], [2, 8, 9, 10, 3]]))[1]
+    model = example_model(seed=4).model
+    trace = trace_layers(model, torch.tensor([[2, 5, 6, 7, 3], [2, 8, 9, 10, 3]]))[1]
     found = loops.end_points(model, trace, "sub-layer")
     states = trace.inputs[0].clone()
     for _ in range(1000):
@@ -179,13 +179,11 @@ def test_sublayer_end_points_solve_their_equation():
 
 def maps_of(model, trace):
     """Rows of the last head in query, key and transposed output matrix, and in the query bias."""
-    prefix = f"encoder.layer.{trace.layer}.attention"
-    width = model.architecture.head_width
-    query = model.weights[f"{prefix}.self.query.weight"]
-    key = model.weights[f"{prefix}.self.key.weight"]
-    output = model.weights[f"{prefix}.output.dense.weight"].mT
-    bias = model.weights[f"{prefix}.self.query.bias"]
-    return [rows[-width:] for rows in (query, key, output, bias)]
+    attention = model.encoder.layer[trace.layer].attention
+    width = trace.queries.shape[-1]
+    query = attention.self.query
+    parts = (query.weight, attention.self.key.weight, attention.output.dense.weight.mT, query.bias)
+    return [rows[-width:] for rows in parts]
 
 
 def test_balanced_gauge_changes_no_attention():
@@ -212,7 +210,7 @@ def test_readback_is_what_the_heads_own_matrices_make_of_its_values():
 
 
 def test_medians_of_a_small_model_by_hand():
-    for trace in run_model(example_model(seed=2), torch.arange(18).reshape(2, 9)):
+    for trace in trace_layers(example_model(seed=2).model, torch.arange(18).reshape(2, 9)):
         found = sizes.logit_rows(trace.beta * trace.queries @ trace.keys.mT)
         for head, row in enumerate(found):
             logits = (trace.queries[:, head] @ trace.keys[:, head].mT).numpy() / np.sqrt(4)

@@ -9,8 +9,8 @@ from minilm_model import installed_model
 from open_cells import run_open_cells
 
 from compendium.c18b_trained_couplings import bottleneck, study
-from spinformer.language.encoder import run_model
 from spinformer.language.text import sample_text, text_windows
+from spinformer.language.traces import trace_layers
 
 
 @pytest.mark.claim("A24")
@@ -43,8 +43,9 @@ def test_centred_scores_lose_the_means_of_queries_and_keys():
 
 
 def test_couplings_of_a_head_give_its_scores():
-    model = installed_model()
-    trace = run_model(model, text_windows(model, sample_text(), 16)[:1])[2]
+    encoder = installed_model()
+    model = encoder.model
+    trace = trace_layers(model, text_windows(encoder, sample_text(), 16)[:1])[2]
     scores = study.score_couplings(trace)
     states = trace.inputs[0]
     couplings = study.weight_couplings(model, 2)
@@ -81,8 +82,9 @@ def test_tokens_are_found_as_nearest_neighbours():
 
 
 def test_key_maps_give_the_keys_of_the_model():
-    model = installed_model()
-    trace = run_model(model, text_windows(model, sample_text(), 16)[:1])[1]
+    encoder = installed_model()
+    model = encoder.model
+    trace = trace_layers(model, text_windows(encoder, sample_text(), 16)[:1])[1]
     keys = trace.inputs[0] @ bottleneck.key_maps(model, 1).mT
     centred = trace.keys[0] - trace.keys[0].mean(-2, keepdim=True)
     torch.testing.assert_close(keys - keys.mean(-2, keepdim=True), centred, atol=1e-6, rtol=1e-6)

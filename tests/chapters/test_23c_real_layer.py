@@ -11,26 +11,27 @@ from sklearn.linear_model import Ridge
 
 from compendium.c23_anatomy.study import dissect
 from compendium.c23c_real_layer import settings, study
-from spinformer.language.encoder import run_model
 from spinformer.language.text import sample_texts, text_windows
+from spinformer.language.traces import trace_layers
 from spinformer.language.untrained import example_model
 
-MODEL = example_model(seed=4)
+SMALL = example_model(seed=4)
+MODEL = SMALL.model
 TOKENS = torch.tensor([[2, 5, 9, 7, 11, 3], [2, 8, 8, 6, 12, 3]])
 WORDS = {"one": "a b c d c a k l", "two": "b d e a i j a b", "three": "c a f b n h c d"}
 
 
 def weight(name):
-    return MODEL.weights[f"encoder.layer.1.attention.{name}.weight"]
+    return MODEL.get_parameter(f"encoder.layer.1.attention.{name}.weight")
 
 
 def test_terms_add_up_to_the_attention():
     """Own value times its weight and the directed rest are the output; the others by hand."""
-    trace = run_model(MODEL, TOKENS)[1]
+    trace = trace_layers(MODEL, TOKENS)[1]
     terms = study.mixing_terms(MODEL, trace)
     weights = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, -1)
     own = weights.diagonal(dim1=-2, dim2=-1).unsqueeze(-1) * terms["own"]
-    bias = MODEL.weights["encoder.layer.1.attention.output.dense.bias"]
+    bias = MODEL.encoder.layer[1].attention.output.dense.bias
     torch.testing.assert_close((own + terms["directed"]).sum(1) + bias, trace.attended)
     b = 1
     h = 1
@@ -73,7 +74,7 @@ def test_the_open_cells_mix_as_the_study_does():
 
 def test_spins_and_response_of_a_head():
     """The saddle point by `dissect`, the response by autograd at fixed correlations."""
-    trace = run_model(MODEL, TOKENS)[1]
+    trace = trace_layers(MODEL, TOKENS)[1]
     parts = study.layer_parts(MODEL, trace, strength=0.7)
     weights = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, -1)
     correlations = []
@@ -102,12 +103,12 @@ def test_spins_and_response_of_a_head():
             torch.testing.assert_close(parts.terms[name][:, h], size * want @ matrix, **near)
     x = trace.inputs.clone().requires_grad_()
     q = (
-        (x @ weight("self.query").T + MODEL.weights["encoder.layer.1.attention.self.query.bias"])
+        (x @ weight("self.query").T + MODEL.encoder.layer[1].attention.self.query.bias)
         .unflatten(-1, (2, 4))
         .transpose(1, 2)
     )
     k = (
-        (x @ weight("self.key").T + MODEL.weights["encoder.layer.1.attention.self.key.bias"])
+        (x @ weight("self.key").T + MODEL.encoder.layer[1].attention.self.key.bias)
         .unflatten(-1, (2, 4))
         .transpose(1, 2)
     )
@@ -122,13 +123,13 @@ def test_spins_and_response_of_a_head():
 
 def test_fits_by_another_library():
     """Ridge regression of scikit-learn, on the same splits."""
-    traces = [run_model(MODEL, text_windows(MODEL, words, 8)[:1])[1] for words in WORDS.values()]
+    traces = [trace_layers(MODEL, text_windows(SMALL, words, 8)[:1])[1] for words in WORDS.values()]
     found = [(trace, study.layer_parts(MODEL, trace)) for trace in traces]
-    ridge = study.feed_forward_scores(MODEL, found)
+    ridge = study.feed_forward_scores(found)
     inputs = [trace.normalized.flatten(0, 1).numpy() for trace, _ in found]
     responses = [parts.responses["response"].flatten(0, 1).numpy() for _, parts in found]
     both = [np.concatenate(pair, 1) for pair in zip(inputs, responses, strict=True)]
-    outputs = [study.feed_forward_output(MODEL, trace).flatten(0, 1).numpy() for trace, _ in found]
+    outputs = [trace.fed.flatten(0, 1).numpy() for trace, _ in found]
     differ = 0
     for (name, data), unseen in product((("own", inputs), ("response", both)), range(3)):
         # The ridge is chosen on the next text, the fit is that of the one after it.
@@ -171,7 +172,7 @@ def test_shuffled_rows_keep_their_entries_and_the_diagonal():
 
 
 def test_the_tokens_left_out_are_those_that_receive_most():
-    trace = run_model(MODEL, TOKENS)[1]
+    trace = trace_layers(MODEL, TOKENS)[1]
     terms = study.mixing_terms(MODEL, trace)
     received = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, -1).sum((1, 2))
     kept, goals = study.without_sinks(terms, trace, 2)
@@ -193,7 +194,7 @@ def looks_of(trace):
 
 def written_by(model, layer, parts):
     """Of heads' parts (2, B, 12, N, 32), what the layer's output makes, (24, tokens, 384)."""
-    output = model.weights[f"encoder.layer.{layer}.attention.output.dense.weight"].numpy()
+    output = model.encoder.layer[layer].attention.output.dense.weight.numpy()
     mapped = np.einsum("pbhnd,ohd->phbno", parts, output.reshape(384, 12, 32))
     return mapped.reshape(24, -1, 384)
 
@@ -213,14 +214,15 @@ def share_by_hand(texts, goals):
 @pytest.mark.claim("B9c")
 def test_a_unit_of_the_table_by_other_means():
     """Layer 0 of the model again, in NumPy, without the package's terms, which give the same."""
-    model = installed_model()
+    encoder = installed_model()
+    model = encoder.model
     table = study.layers_table.read()
     features = []
     goals = []
     terms = []
     targets = []
     for words in sample_texts().values():
-        trace = run_model(model, text_windows(model, words, 64)[:4])[0]
+        trace = trace_layers(model, text_windows(encoder, words, 64)[:4], layers=[0])[0]
         terms.append(study.mixing_terms(model, trace))
         _, between, values = looks_of(trace)
         features.append(written_by(model, 0, np.stack([values, between @ values])))
@@ -240,9 +242,10 @@ def test_a_unit_of_the_table_by_other_means():
 @pytest.mark.claim("B9d")
 def test_the_sink_by_other_means():
     """Layer 2 of the model in NumPy; weights that are permuted predict less than a third."""
-    model = installed_model()
-    texts = [text_windows(model, words, 64)[:1] for words in [*sample_texts().values()][:3]]
-    traces = [run_model(model, tokens)[2] for tokens in texts]
+    encoder = installed_model()
+    model = encoder.model
+    texts = [text_windows(encoder, words, 64)[:1] for words in [*sample_texts().values()][:3]]
+    traces = [trace_layers(model, tokens)[2] for tokens in texts]
 
     def share(change, left_out):
         features = []
@@ -277,13 +280,13 @@ def test_the_sink_by_other_means():
 @pytest.mark.claim("B9e")
 def test_the_symmetry_of_scores_by_other_means():
     """Two layers in NumPy, pair by pair; symmetric and skew matrices and noise, known."""
-    model = installed_model()
+    encoder = installed_model()
     words = [*sample_texts().values()]
     symmetric = study.score_symmetry(length=64, windows=slice(1))
     for layer in (1, 4):
         found = []
         for text in words[:2]:
-            trace = run_model(model, text_windows(model, text, 64)[:1])[layer]
+            trace = trace_layers(encoder.model, text_windows(encoder, text, 64)[:1])[layer]
             scores = (trace.queries @ trace.keys.mT).numpy()[0] / 32**0.5
             scores = scores - scores.mean(-1, keepdims=True)
             scores = scores - scores.mean(-2, keepdims=True)

@@ -12,11 +12,16 @@ from scipy.ndimage import gaussian_filter
 from compendium.c33d_phase_diagrams import study
 from compendium.c33d_phase_diagrams.study import BETAS, COARSE, UPWARDS
 from spinformer.core.statistics import wilson_interval
-from spinformer.dmft import basins
 from spinformer.dmft.attractors import Regime, find_attractors
-from spinformer.dmft.basins import find_coexisting_attractors
+from spinformer.dmft.basin_boundaries import ends_apart, neighbours_differ, uncertainty_exponent
+from spinformer.dmft.basins import basins_of_attraction, find_coexisting_attractors
 from spinformer.dmft.ensemble import Ensemble
-from spinformer.dmft.fingerprints import Fingerprints, fingerprint_moments
+from spinformer.dmft.fingerprints import (
+    Fingerprints,
+    fingerprint_moments,
+    identify_attractors,
+    separation,
+)
 from spinformer.dmft.mean_field import random_contexts, step, trajectory
 from spinformer.dmft.network import Context, Network
 
@@ -128,9 +133,7 @@ def test_errors_of_moments_are_their_scatter(settled):
     # Stretches of 28 turns hold four periods of a cycle of 28 steps and would all say the same.
     ends = settled.context.select(np.flatnonzero(settled.period == 28)[:4])
     moments, error, _ = fingerprint_moments(NETWORK, ends, beta=1.27, kept=4 * 4 * 28)
-    off = basins.separation(
-        moments, other=fingerprint_moments(NETWORK, ends, beta=1.27, kept=40_000)[0]
-    )
+    off = separation(moments, other=fingerprint_moments(NETWORK, ends, beta=1.27, kept=40_000)[0])
     assert (off > 1e-9).all()
     assert (error > 0.2 * off).all()
 
@@ -140,7 +143,7 @@ def test_another_phase_of_an_orbit_is_the_same_attractor(settled):
     later, _, _ = fingerprint_moments(NETWORK, moved(settled.context, 12, beta=1.27), beta=1.27)
     both = np.concatenate([one, later])
     zeros = np.zeros(128)
-    numbers = basins.identify_attractors(
+    numbers = identify_attractors(
         Fingerprints(moments=both, error=np.tile(errors, 2), rate=zeros, rate_error=zeros)
     )
     assert (numbers[:64] == numbers[64:]).all()
@@ -148,14 +151,14 @@ def test_another_phase_of_an_orbit_is_the_same_attractor(settled):
     # And from a start of the survey that is no multiple of the clock's turn.
     odd, _, ends = fingerprint_moments(NETWORK, moved(settled.context, 3, beta=1.27), beta=1.27)
     assert ends.position == 3
-    assert basins.separation(later, other=odd).max() < 1e-8
+    assert separation(later, other=odd).max() < 1e-8
 
 
 def test_the_clock_is_part_of_the_state_where_it_drives():
     start = moved(random_contexts(NETWORK, 3, count=4), 4000, beta=1.0)
     late, _, _ = fingerprint_moments(NETWORK, start, beta=1.0)
-    assert basins.separation(late, other=late[0]).max() < 1e-9
-    assert basins.separation(late, other=np.roll(late, 1, axis=1)).min() > 1e-4
+    assert separation(late, other=late[0]).max() < 1e-9
+    assert separation(late, other=np.roll(late, 1, axis=1)).min() > 1e-4
     # An orbit of the undriven network does not know the position.
     start = random_contexts(NETWORK, 3, count=4)
     begun = moved(start, 20_000, beta=1.3, epsilon=0.0, gamma=10.0).attention
@@ -163,7 +166,7 @@ def test_the_clock_is_part_of_the_state_where_it_drives():
     one = undriven(Context(begun, 0))[0]
     other = undriven(Context(begun, 1))[0]
     assert np.ptp(one, axis=1).max() == 0.0
-    assert basins.separation(one, other=other).max() < 1e-9
+    assert separation(one, other=other).max() < 1e-9
 
 
 def test_two_cycles_of_one_period_are_told_apart_and_chaos_is_one_attractor():
@@ -184,24 +187,24 @@ def test_two_cycles_of_one_period_are_told_apart_and_chaos_is_one_attractor():
 
 def test_what_is_the_same_within_errors():
     prints = made([0.0, 5e-5, 0.01, 0.012, 0.5], [0.0, 0.0, 1e-3, 1e-3, 0.0])
-    assert basins.identify_attractors(prints).tolist() == [0, 0, 1, 1, 2]
+    assert identify_attractors(prints).tolist() == [0, 0, 1, 1, 2]
     # An orbit that agrees with two is on neither.
     between = made([0.0, 0.01, 0.005], [0.0, 0.0, 0.002])
-    assert basins.identify_attractors(between).tolist() == [0, 1, -1]
+    assert identify_attractors(between).tolist() == [0, 1, -1]
     # The same averages and another growth: another attractor.
     grown = made([0.0, 0.0], [1e-6, 1e-3], [0.0, 0.1], [1e-4, 1e-3])
-    assert basins.identify_attractors(grown).tolist() == [0, 1]
-    assert basins.identify_attractors(made([0.0, 0.0], [0.0, 0.0], [0.0, 0.007])).tolist() == [0, 0]
+    assert identify_attractors(grown).tolist() == [0, 1]
+    assert identify_attractors(made([0.0, 0.0], [0.0, 0.0], [0.0, 0.007])).tolist() == [0, 0]
     # Chaotic orbits that dwelt in two parts are joined by a third that saw both.
     parts = [0.0, 0.05, 0.025], [1e-3, 1e-3, 8e-3]
-    assert basins.identify_attractors(made(*parts, 0.1, 1e-3)).tolist() == [0, 0, 0]
-    assert basins.identify_attractors(made(*parts)).tolist() == [0, 1, -1]
+    assert identify_attractors(made(*parts, 0.1, 1e-3)).tolist() == [0, 0, 0]
+    assert identify_attractors(made(*parts)).tolist() == [0, 1, -1]
     # The most frequent attractor comes first.
-    assert basins.identify_attractors(made([0.3, 0.0, 0.0], [0.0, 0.0, 0.0])).tolist() == [1, 0, 0]
+    assert identify_attractors(made([0.3, 0.0, 0.0], [0.0, 0.0, 0.0])).tolist() == [1, 0, 0]
 
 
 def settled_on(starts, sets, horizon=60_000):
-    return basins.basins_of_attraction(NETWORK, starts, beta=1.27, sets=sets, horizon=horizon)
+    return basins_of_attraction(NETWORK, starts, beta=1.27, sets=sets, horizon=horizon)
 
 
 def test_proximity_agrees_with_fingerprints_and_periods(cycles):
@@ -239,15 +242,15 @@ def test_exponents_of_borders_whose_dimension_is_known():
     }
     borders = {}
     for word, labels in maps.items():
-        differ, tiles = basins.neighbours_differ(labels, distances=steps)
-        borders[word] = basins.uncertainty_exponent(differ, distances=steps, groups=tiles)
+        differ, tiles = neighbours_differ(labels, distances=steps)
+        borders[word] = uncertainty_exponent(differ, distances=steps, groups=tiles)
     circle = borders["circle"]
     coins = borders["coins"]
     assert abs(circle.exponent.value - 1.0) < 0.05
     assert abs(coins.exponent.value) < 3 * coins.exponent.error < 0.02
     np.testing.assert_allclose(coins.fractions, 15 / 16, atol=0.01)
     with pytest.raises(ValueError, match="differ"):
-        basins.uncertainty_exponent(np.zeros((3, 9), dtype=bool), distances=(1, 2, 3))
+        uncertainty_exponent(np.zeros((3, 9), dtype=bool), distances=(1, 2, 3))
 
 
 def test_the_error_of_an_exponent_is_its_scatter():
@@ -256,7 +259,7 @@ def test_the_error_of_an_exponent_is_its_scatter():
     # Every base point has its own threshold, so that its answers hang together.
     chance = 0.4 * distances[:, None] ** 0.3
     draws = (rng.random(1000) < chance for _ in range(60))
-    found = [basins.uncertainty_exponent(differ, distances=distances) for differ in draws]
+    found = [uncertainty_exponent(differ, distances=distances) for differ in draws]
     shares = np.std([one.fractions for one in found], axis=0, ddof=1)
     assert shares == pytest.approx(np.mean([one.errors for one in found], axis=0), rel=0.35)
     slopes = [one.exponent.value for one in found]
@@ -265,16 +268,16 @@ def test_the_error_of_an_exponent_is_its_scatter():
 
 def test_near_starts_end_apart_as_lots_do(cycles):
     distances = 10.0 ** np.arange(-12, 0, 2)
-    apart = basins.ends_apart(
+    apart = ends_apart(
         NETWORK, "uniform", sets=cycles.sets, distances=distances, count=400, beta=1.27, seed=0
     )
     assert apart.shape == (6, 400)
-    found = basins.uncertainty_exponent(apart, distances=distances)
+    found = uncertainty_exponent(apart, distances=distances)
     assert abs(found.exponent.value) < 0.02
     shares = np.bincount(cycles.numbers) / 256
     assert abs(found.fractions.mean() - (1 - (shares**2).sum())) < 0.06
     # Pairs that are the same point end together, wherever that is.
-    same = basins.ends_apart(
+    same = ends_apart(
         NETWORK, "uniform", sets=cycles.sets, distances=[0.0], count=20, beta=1.27, seed=0
     )
     assert not same.any()

@@ -7,6 +7,7 @@ import torch
 from known_generators import (
     Toy,
     dense_derivative,
+    example_decoder,
     installed_decoder,
     separation_rate,
     word_windows,
@@ -17,7 +18,6 @@ from compendium.c42_generator_as_a_map import study
 from compendium.common import soft_tokens
 from compendium.common.models import next_token_distribution
 from compendium.common.rows import groupby
-from spinformer.language.decoder import example_decoder
 from spinformer.language.soft_map import SoftTokenMap
 
 

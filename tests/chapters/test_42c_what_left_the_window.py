@@ -1,19 +1,18 @@
 """What left the window: pairs with one noise against their chances, words that come back."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from known_generators import two_words
+from known_generators import example_decoder, two_words
 from open_cells import run_open_cells
 
 from compendium.c42c_what_left_the_window import memory, study
 from compendium.c42c_what_left_the_window.study import pairs_apart, recurrence
 from compendium.common.models import next_token_distribution
-from spinformer.language.decoder import example_decoder
 from spinformer.language.soft_map import SoftTokenMap
+from spinformer.language.traces import output_matrix
 
 
 def test_discrepancies_are_unbiased():
@@ -72,8 +71,8 @@ def test_pairs_with_one_noise_agree_as_often_as_gumbel_says():
 def test_a_change_that_no_later_word_sees_is_forgotten_at_once():
     model = example_decoder(seed=2)
     # Without values to bring, a token says what it alone says: the oldest of two is not heard.
-    deaf = [{**block, "output": 0 * block["output"]} for block in model.blocks]
-    model = replace(model, blocks=deaf)
+    for number in range(2):
+        output_matrix(model.model, number).zero_()
     one = torch.randint(32, (50, 2), generator=torch.Generator().manual_seed(0))
     other = torch.cat((31 - one[:, :1], one[:, 1:]), 1)
     distance, apart = pairs_apart(model, one, other, beta=3.0, lags=(0, 1), seed=0)

@@ -11,10 +11,10 @@ from torch.nn.functional import cross_entropy
 
 from compendium.c42d_while_a_model_learns import gemma, study, training
 from compendium.c42d_while_a_model_learns.atlas import atlas_table
+from compendium.common.decoder import encode
 from compendium.common.models import next_token_distribution
 from compendium.common.rows import groupby
 from spinformer.language.checkpoints import Checkpoint, load_checkpoint
-from spinformer.language.decoder import encode
 from spinformer.language.soft_map import SoftTokenMap
 from spinformer.language.text import sample_texts
 from spinformer.language.untrained import example_causal_model
@@ -173,7 +173,7 @@ def test_small_distances_shrink_behind_the_first_token_of_the_optional_model():
 
 @pytest.mark.nightly
 def test_behind_the_first_token_the_fixed_point_is_an_island():
-    """The own forward pass, two orbits of another text, and no derivative."""
+    """Two orbits of another text, and no derivative."""
     model = installed_decoder()
     front = model.embedding[encode(model, "<|im_start|>")]
     window = model.embedding[encode(model, sample_texts()["essay"])[200:204]]

@@ -56,19 +56,12 @@ def recalled_pairs(
     return found[:, ::-1]
 
 
-@stored(
-    "settings_A21",
-    numbered(
-        parameter_product(
-            memory=("sum", "delta"),
-            codebook=("sixteen", "endless"),
-            dim=(16, 32, 64),
-            overlap=(0.0, 0.3),
-        )
-    ),
-    seconds=1.0,
-    rtol=0.02,
+_MEMORIES = parameter_product(
+    memory=("sum", "delta"), codebook=("sixteen", "endless"), dim=(16, 32, 64), overlap=(0.0, 0.3)
 )
+
+
+@stored("settings_A21", numbered(_MEMORIES), seconds=1.0, rtol=0.02)
 def settings_a21(data: int, dim: int, **choices: Any) -> Rows:
     """What a memory lacks to recall `RECALLED` of the last d/2 pairs of 4 d, over forty texts.
 

@@ -22,7 +22,8 @@ from torch import Tensor
 
 from bookmaker.tables import Rows, stored
 from compendium.common.curves import crossing
-from compendium.common.models import block_trace, decoder, encoder
+from compendium.common.decoder import encode
+from compendium.common.models import decoder, encoder
 from compendium.common.rows import (
     estimate_rows,
     mean_rows,
@@ -36,9 +37,8 @@ from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.core.special import log_sphere_integral, mean_alignment
 from spinformer.core.statistics import Estimate, mean_estimate
-from spinformer.language.decoder import encode
-from spinformer.language.encoder import run_model
 from spinformer.language.text import TEXTS, sample_texts, text_windows
+from spinformer.language.traces import trace_layers
 
 BETAS = (0.25, 0.5, 1.0, 2.0)
 BASIN_DIMS = {0.1: (32, 48, 64, 80, 96), 0.2: (16, 24, 32, 40, 48), 0.3: (12, 16, 20, 26, 32)}
@@ -452,19 +452,14 @@ def trained_scores(model: str, source: str, *, length: int, special: str) -> Ite
     text = sample_texts()[source]
     if model == "MiniLM":
         inner = slice(1, -1) if special == "left out" else slice(None)
-        for trace in run_model(encoder(), text_windows(encoder(), text, length)[:1]):
-            scores = trace.beta * trace.queries[0] @ trace.keys[0].mT
-            yield scores[:, inner, inner]
+        for trace in trace_layers(encoder().model, text_windows(encoder(), text, length)[:1]):
+            yield trace.scores[0][:, inner, inner]
         return
     generator = decoder()
     tokens = generator.embedding[encode(generator, text)[:length]][None]
     first = 1 if special == "left out" else 0
-    for layer in range(0, 30, 6):
-        block = block_trace(generator, tokens, layer)
-        keys = block.keys[0].repeat_interleave(generator.heads // generator.key_heads, 0)
-        scores = block.queries[0] @ keys.mT / generator.head_width**0.5
-        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
-        yield scores.masked_fill(later, -torch.inf)[:, -32:, first:]
+    for trace in trace_layers(generator.model, tokens, layers=range(0, 30, 6)):
+        yield trace.scores[0][:, -32:, first:]
 
 
 def concentrations(scores: Sequence[Tensor], *, spread: float) -> np.ndarray:

@@ -13,18 +13,23 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from bookmaker.tables import Rows, stored
-from compendium.common.models import compose_heads, encoder, head_maps
+from compendium.common.models import (
+    compose_heads,
+    encoder,
+    head_maps,
+    layer_modules,
+)
 from compendium.common.rows import mean_rows, parameter_product, rows_of, share_rows
 from compendium.common.text_units import named_windows, window_traces
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.hopfield.continuous import energy as hopfield_energy
-from spinformer.language.encoder import LanguageModel, LayerTrace, join_traces, project, run_model
 from spinformer.language.heads import HeadReport, head_report, overlap_energy, random_rotations
 from spinformer.language.text import TEXTS, sample_texts, text_windows
+from spinformer.language.traces import LayerTrace, output_matrix, project, trace_layers
 from spinformer.language.untrained import random_weights
 
 STAGES = ("hopfield", "attention", "residual", "layer norm", "feed forward")
@@ -35,7 +40,7 @@ SEEDS = 10
 
 
 def stage_energies(
-    model: LanguageModel, trace: LayerTrace, kind: str, *, scale: float = 1.0
+    model: nn.Module, trace: LayerTrace, kind: str, *, scale: float = 1.0
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Energy of every head and token before the layer, and after each stage of it, (B, H, N).
 
@@ -66,7 +71,7 @@ def query_energy(trace: LayerTrace, *, turned: Seed | None = None) -> np.ndarray
 
 @torch.no_grad()
 def step_alignment(
-    model: LanguageModel, trace: LayerTrace, *, draws: int = 40, seed: Seed = 0
+    model: nn.Module, trace: LayerTrace, *, draws: int = 40, seed: Seed = 0
 ) -> dict[str, np.ndarray]:
     """Cosines of a layer's attention step Σ_h W_O^h o_h with the descent −∇Σ_h U_h.
 
@@ -102,12 +107,12 @@ def _exchanged(writes: Tensor, trace: LayerTrace, generator: np.random.Generator
 
 
 @torch.no_grad()
-def weight_alignment(model: LanguageModel, layer: int) -> np.ndarray:
+def weight_alignment(model: nn.Module, layer: int) -> np.ndarray:
     """Cosines between W_O W_V of head h and W_QᵀW_K of head g, as long vectors: (H, H)."""
     reads, writes = head_maps(model, layer)
-    prefix = f"encoder.layer.{layer}.attention.self"
-    value = model.weights[f"{prefix}.value.weight"].view_as(reads)
-    key = model.weights[f"{prefix}.key.weight"].view_as(reads)
+    maps = layer_modules(model, layer).attention.self
+    value = maps.value.weight.view_as(reads)
+    key = maps.key.weight.view_as(reads)
     writing = functional.normalize((writes @ value).flatten(1))
     matching = functional.normalize((reads.mT @ key).flatten(1))
     return (writing @ matching.mT).numpy()
@@ -118,7 +123,7 @@ def _returned(trace: LayerTrace, values: Tensor) -> Tensor:
     return torch.softmax(trace.beta * trace.queries @ trace.keys.mT, dim=-1) @ values
 
 
-def head_steps(model: LanguageModel, trace: LayerTrace) -> HeadReport:
+def head_steps(model: nn.Module, trace: LayerTrace) -> HeadReport:
     """What each head does to its own overlap energy, see `HeadReport`; (B, H) each."""
     return head_report(
         trace.queries,
@@ -126,14 +131,14 @@ def head_steps(model: LanguageModel, trace: LayerTrace) -> HeadReport:
         values=trace.values,
         states=trace.inputs,
         read=lambda states: project(model, trace.layer, "query", states=states),
-        output=model.weights[f"encoder.layer.{trace.layer}.attention.output.dense.weight"],
+        output=output_matrix(model, trace.layer),
         draws=0,
     )
 
 
 @torch.no_grad()
 def turned_steps(
-    model: LanguageModel, trace: LayerTrace, *, seed: Seed = 0
+    model: nn.Module, trace: LayerTrace, *, seed: Seed = 0
 ) -> tuple[np.ndarray, float]:
     """One draw of the null: mean change of U_h by what stands in the place of head h, (H,).
 
@@ -142,7 +147,7 @@ def turned_steps(
     reads, writes = head_maps(model, trace.layer)
     writes = _exchanged(writes, trace, numpy_generator(seed))
     returned = _returned(trace, trace.values)
-    bias = model.weights[f"encoder.layer.{trace.layer}.attention.output.dense.bias"]
+    bias = layer_modules(model, trace.layer).attention.output.dense.bias
     step = torch.einsum("hDv,bhnv->bnD", writes, returned) + bias
 
     def energy(moved: Tensor | float) -> Tensor:
@@ -154,7 +159,7 @@ def turned_steps(
     return (alone - before).mean((0, 2)).numpy(), float((together - before).mean())
 
 
-def stage_changes(model: LanguageModel, trace: LayerTrace) -> np.ndarray:
+def stage_changes(model: nn.Module, trace: LayerTrace) -> np.ndarray:
     """Mean change of U_h over heads and tokens after each of STAGES_OF_U: (stages, B)."""
     before, after = stage_energies(model, trace, "overlap")
     return np.stack([(after[s] - before).mean((1, 2)).numpy() for s in STAGES_OF_U])
@@ -164,7 +169,7 @@ def traces_of(sources: Sequence[str], length: int) -> list[LayerTrace]:
     """The layers on windows of `length` tokens in the first 512 of each text, as one batch."""
     parts = [text_windows(encoder(), sample_texts()[name], length) for name in sources]
     windows = torch.cat([part[: max(LENGTHS) // length] for part in parts])
-    return join_traces([run_model(encoder(), window[None]) for window in windows])
+    return trace_layers(encoder().model, windows)
 
 
 _UNITS = parameter_product(length=LENGTHS, source=TEXTS)
@@ -175,7 +180,7 @@ def steps_table(length: int, source: str) -> Rows:
     """What heads do to their own energies in one text, means over all windows in its first 512."""
     rows = []
     for trace in traces_of([source], length):
-        report = head_steps(encoder(), trace)
+        report = head_steps(encoder().model, trace)
         rows += rows_of(
             layer=trace.layer,
             head=range(report.whole.shape[1]),
@@ -189,7 +194,7 @@ def steps_table(length: int, source: str) -> Rows:
 @stored("stages", _UNITS, checked=3, seconds=4.0, rtol=1e-3, within={"change": 1e-4})
 def stages_table(length: int, source: str) -> Rows:
     """Change of Σ_h U_h / H by a whole layer in one text, means likewise."""
-    changes = [stage_changes(encoder(), trace)[-1] for trace in traces_of([source], length)]
+    changes = [stage_changes(encoder().model, trace)[-1] for trace in traces_of([source], length)]
     return rows_of(layer=range(len(changes)), change=np.mean(changes, axis=1))
 
 
@@ -198,7 +203,7 @@ def turned_table(length: int, seed: int) -> Rows:
     """One draw over all windows of all texts: `turned_steps`, `residual` the same for all heads."""
     rows = []
     for trace in traces_of(TEXTS, length):
-        alone, together = turned_steps(encoder(), trace, seed=seed)
+        alone, together = turned_steps(encoder().model, trace, seed=seed)
         heads = range(len(alone))
         rows += rows_of(layer=trace.layer, head=heads, whole=alone, residual=together)
     return rows
@@ -209,9 +214,9 @@ def turned_table(length: int, seed: int) -> Rows:
 )
 def untrained_table(kind: str, seed: int) -> Rows:
     """Mean overlap energy of one draw of weights, over heads and one window of each text."""
-    control = random_weights(encoder(), kind, seed=seed)
+    control = random_weights(encoder().model, kind, seed=seed)
     windows = [text_windows(encoder(), text, 128)[:1] for text in sample_texts().values()]
-    traces = join_traces([run_model(control, window) for window in windows])
+    traces = trace_layers(control, torch.cat(windows))
     return [{"layer": t.layer, "energy": float(query_energy(t).mean())} for t in traces]
 
 
@@ -238,10 +243,10 @@ def descents_table(data: str, source: str, length: int, window: int, values: str
     falls = []
     for trace in window_traces(source, length, window):
         if values == "keys":
-            before, after = stage_energies(encoder(), trace, "hopfield")
+            before, after = stage_energies(encoder().model, trace, "hopfield")
             change = (after["hopfield"] - before).mean((0, 2)).numpy()
         else:
-            change = head_steps(encoder(), trace).whole.mean(0)
+            change = head_steps(encoder().model, trace).whole.mean(0)
         falls.append(change < 0)
     heads = np.concatenate(falls)
     return share_rows(int(heads.sum()), trials=len(heads), bound=LOWERED)
@@ -258,7 +263,7 @@ def descents_table(data: str, source: str, length: int, window: int, values: str
 )
 def settings_A14b(data: str, source: str, length: int) -> Rows:
     """Minus the change of Σ_h U_h / H by the layer that raises it most, over windows of a text."""
-    changes = [stage_changes(encoder(), trace)[-1] for trace in traces_of([source], length)]
+    changes = [stage_changes(encoder().model, trace)[-1] for trace in traces_of([source], length)]
     return mean_rows(-max(changes, key=np.mean))
 
 

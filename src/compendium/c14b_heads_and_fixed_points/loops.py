@@ -28,19 +28,24 @@ from functools import partial
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.nn import functional
+from torch import Tensor, nn
 
 from bookmaker.tables import Rows, stored
-from compendium.common.models import block_trace, compose_heads, decoder, encoder, head_maps
+from compendium.common.decoder import Decoder, encode
+from compendium.common.models import (
+    compose_heads,
+    decoder,
+    encoder,
+    head_maps,
+    layer_modules,
+)
 from compendium.common.rows import mean_rows, parameter_product, rows_of
 from compendium.common.text_units import named_windows, unread_windows, window_traces
 from spinformer.core.random import Seed
 from spinformer.hopfield.fixed_points import KINDS, classify, effective_entries, find_fixed_points
-from spinformer.language.decoder import Decoder, block_queries, encode
-from spinformer.language.encoder import LanguageModel, LayerTrace, project, run_model
 from spinformer.language.heads import random_rotations
 from spinformer.language.text import TEXTS, sample_texts, text_windows
+from spinformer.language.traces import LayerTrace, output_matrix, project, trace_layers
 
 MERGE_RADIUS = 1e-5  # two end points nearer than this, in units of their size, are one
 LOOPS = ("keys", "balanced", "readback", "sub-layer")
@@ -55,43 +60,33 @@ def attend(keys: Tensor, *, values: Tensor, beta: float) -> Callable[[Tensor], T
     return lambda queries: torch.softmax(beta * queries @ keys.mT, dim=-1) @ values
 
 
-def readback_values(
-    model: LanguageModel, trace: LayerTrace, *, turned: Seed | None = None
-) -> Tensor:
+def readback_values(model: nn.Module, trace: LayerTrace, *, turned: Seed | None = None) -> Tensor:
     """Values as each head's query map reads them, W_Q W_O v + b_Q, (B, H, N, d), or `turned`."""
-    bias = model.weights[f"encoder.layer.{trace.layer}.attention.self.query.bias"]
+    bias = layer_modules(model, trace.layer).attention.self.query.bias
     read = trace.values @ compose_heads(*head_maps(model, trace.layer))
     values = read + bias.unflatten(0, (len(trace.queries[0]), 1, -1))
     return values if turned is None else values @ random_rotations(values, seed=turned)
 
 
-def balanced_gauge(model: LanguageModel, trace: LayerTrace) -> tuple[Tensor, Tensor]:
+def balanced_gauge(model: nn.Module, trace: LayerTrace) -> tuple[Tensor, Tensor]:
     """Queries and centered keys (B, H, N, d) for which both maps have equal Gram matrices."""
-    name = f"encoder.layer.{trace.layer}.attention.self"
-
-    def triangle(which: str) -> Tensor:
-        maps = model.weights[f"{name}.{which}.weight"]
-        return torch.linalg.qr(maps.unflatten(0, (model.architecture.heads, -1)).mT).R
-
-    triangle_q = triangle("query")
-    left, singular, _ = torch.linalg.svd(triangle_q @ triangle("key").mT)
+    maps = layer_modules(model, trace.layer).attention.self
+    heads = trace.queries.shape[1]
+    triangle_q = torch.linalg.qr(maps.query.weight.unflatten(0, (heads, -1)).mT).R
+    triangle_k = torch.linalg.qr(maps.key.weight.unflatten(0, (heads, -1)).mT).R
+    left, singular, _ = torch.linalg.svd(triangle_q @ triangle_k.mT)
     gauge = torch.linalg.solve(triangle_q, left * singular.sqrt().unsqueeze(-2))
     keys = trace.keys @ torch.linalg.inv(gauge).mT
     return trace.queries @ gauge, keys - keys.mean(-2, keepdim=True)
 
 
-def sublayer_step(model: LanguageModel, trace: LayerTrace, states: Tensor) -> Tensor:
+def sublayer_step(model: nn.Module, trace: LayerTrace, states: Tensor) -> Tensor:
     """LayerNorm(x + attention(x)) of states (S, D) among the first sequence's keys and values."""
-    prefix = f"encoder.layer.{trace.layer}.attention.output"
     queries = project(model, trace.layer, "query", states=states)
     logits = trace.beta * queries @ trace.keys[0].mT
     heads = (torch.softmax(logits, dim=-1) @ trace.values[0]).transpose(0, 1).flatten(1)
-    matrix = model.weights[f"{prefix}.dense.weight"]
-    bias = model.weights[f"{prefix}.dense.bias"]
-    gain = model.weights[f"{prefix}.LayerNorm.weight"]
-    shift = model.weights[f"{prefix}.LayerNorm.bias"]
-    whole = states + functional.linear(heads, matrix, bias)
-    return functional.layer_norm(whole, gain.shape, gain, shift, model.architecture.layer_norm_eps)
+    following: Tensor = layer_modules(model, trace.layer).attention.output(heads, states)
+    return following
 
 
 @torch.no_grad()
@@ -163,7 +158,7 @@ def _summary(kinds: Sequence[str], count: int, *, total: int) -> dict[str, float
 
 
 @torch.no_grad()
-def end_points(model: LanguageModel, trace: LayerTrace, loop: str) -> Rows:
+def end_points(model: nn.Module, trace: LayerTrace, loop: str) -> Rows:
     """Attention repeated from each query of the first sequence, in one of LOOPS, a row a head."""
     keys = trace.keys[0]
     queries = trace.queries[0]
@@ -244,7 +239,7 @@ def gain_sweep(
 
 def first_traces(source: str) -> list[LayerTrace]:
     """The layers on the first 128 tokens of one of the seven texts."""
-    return run_model(encoder(), text_windows(encoder(), sample_texts()[source], 128)[:1])
+    return trace_layers(encoder().model, text_windows(encoder(), sample_texts()[source], 128)[:1])
 
 
 @stored(
@@ -259,7 +254,7 @@ def ends_table(loop: str, source: str) -> Rows:
     return [
         {"layer": trace.layer, "head": head} | ends
         for trace in first_traces(source)
-        for head, ends in enumerate(end_points(encoder(), trace, loop))
+        for head, ends in enumerate(end_points(encoder().model, trace, loop))
     ]
 
 
@@ -271,7 +266,7 @@ def kinds_rows(source: str, length: int, window: int, loop: str) -> Rows:
     heads = [
         row
         for trace in window_traces(source, length, window)
-        for row in end_points(encoder(), trace, loop)
+        for row in end_points(encoder().model, trace, loop)
     ]
     fractions = [np.array([row[kind] for row in heads]) for kind in SHARES]
     return mean_rows(min(fractions, key=np.mean) - SHOWN)
@@ -314,7 +309,7 @@ def gain_table(loop: str, source: str) -> Rows:
     rows = []
     for trace in first_traces(source):
         seed = 1000 * TEXTS.index(source) + trace.layer if loop == "turned" else None
-        values = readback_values(encoder(), trace, turned=seed)
+        values = readback_values(encoder().model, trace, turned=seed)
         sweep = gain_sweep(trace, values, gains=GAINS)
         number, head = np.indices(sweep["count"].shape).reshape(2, -1)
         leading = sweep["leading"].ravel()
@@ -333,17 +328,18 @@ def gain_table(loop: str, source: str) -> Rows:
 @torch.no_grad()
 def memory_of(model: Decoder, number: int, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Keys, read-back values (H, N, d), queries (H, S, d) of a text (1, N, D), as its end sees."""
-    trace = block_trace(model, inputs, number)
+    trace = trace_layers(model.model, inputs, layers=[number])[0]
     last = inputs.shape[1] - 1
-    shared = model.heads // model.key_heads
+    shared = model.heads // trace.keys.shape[1]
     keys = trace.keys[0].repeat_interleave(shared, 0)
     values = trace.values[0].repeat_interleave(shared, 0)
 
     def asked(states: Tensor) -> Tensor:
-        return block_queries(model, number, states[:, None], start=last)[:, :, 0].transpose(0, 1)
+        queries = project(model.model, number, "query", states=states[:, None], start=last)
+        return queries[:, :, 0].transpose(0, 1)
 
     size = trace.inputs[0].square().mean(-1).sqrt().median()
-    output = model.blocks[number]["output"].unflatten(1, (model.heads, -1))
+    output = output_matrix(model.model, number).unflatten(1, (model.heads, -1))
     read = []
     for head in range(model.heads):
         # Large, so that the norm's small constant does not count; then its division undone.

@@ -17,8 +17,9 @@ from compendium.common.models import encoder
 from compendium.common.rows import rows_of
 from spinformer.core.random import numpy_generator, torch_generator
 from spinformer.hopfield.fixed_points import effective_entries
-from spinformer.language.encoder import LanguageModel, run_model
+from spinformer.language.checkpoints import Checkpoint
 from spinformer.language.text import TEXTS, sample_texts, text_windows
+from spinformer.language.traces import trace_layers
 
 LENGTHS = (32, 64, 128, 256, 512)
 DRAWS = ("random 0", "random 1", "random 2")
@@ -34,11 +35,10 @@ def logit_rows(logits: torch.Tensor) -> Rows:
     return rows_of(head=range(len(entries)), entries=entries, spread=spread)
 
 
-def random_tokens(model: LanguageModel, like: torch.Tensor, *, seed: int) -> torch.Tensor:
+def random_tokens(model: Checkpoint, like: torch.Tensor, *, seed: int) -> torch.Tensor:
     """Windows shaped as `like` (B, N); all but first and last are uniform over ordinary tokens."""
-    special = ("[CLS]", "[SEP]", "[MASK]", "[UNK]")
-    ordinary = 1 + max(model.tokenizer.token_to_id(name) or 0 for name in special)
-    most = model.architecture.vocabulary
+    ordinary = 1 + max(model.tokenizer.all_special_ids)
+    most = model.model.config.vocab_size
     drawn = torch.randint(ordinary, most, tuple(like.shape), generator=torch_generator(seed))
     drawn[:, 0] = like[:, 0]
     drawn[:, -1] = like[:, -1]
@@ -55,8 +55,8 @@ def sizes_table(source: str) -> Rows:
         tokens = text_windows(model, text, length)[: max(1, 510 // (length - 2))]
         if source in DRAWS:
             tokens = random_tokens(model, tokens, seed=100 * DRAWS.index(source) + length)
-        for trace in run_model(model, tokens):
-            logits = trace.beta * trace.queries @ trace.keys.mT
+        for trace in trace_layers(model.model, tokens):
+            logits = trace.scores
             parts = {("window", length): logits}
             if length == LENGTHS[-1]:
                 generator = numpy_generator(TEXTS.index(source) if source in TEXTS else 99)

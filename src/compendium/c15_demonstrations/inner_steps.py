@@ -16,7 +16,10 @@ the whole 95 % interval over the tasks, for both kinds of labels and at all size
 labels on a line alone, by steps of regression, while more steps of look-up lead away from them.
 """
 
+from typing import Any
+
 import numpy as np
+from scipy.special import softmax
 
 from bookmaker.tables import Rows, stored
 from compendium.common.rows import mean_rows, numbered, parameter_product
@@ -57,9 +60,7 @@ def answer_errors(x: np.ndarray, y: np.ndarray, *, loop: str, rate: float) -> np
             weights = weights + rate * np.einsum("ts,tsd->td", missing, demonstrations) / scale
             answer = (weights * query).sum(-1)
         else:
-            scores = rate * np.einsum("tsd,td->ts", demonstrations, query)
-            attention = np.exp(scores - scores.max(-1, keepdims=True))
-            attention /= attention.sum(-1, keepdims=True)
+            attention = softmax(rate * np.einsum("tsd,td->ts", demonstrations, query), axis=-1)
             answer = (attention * labels).sum(-1)
             query = np.einsum("ts,tsd->td", attention, demonstrations)
         if step in STEPS:
@@ -67,11 +68,12 @@ def answer_errors(x: np.ndarray, y: np.ndarray, *, loop: str, rate: float) -> np
     return np.array(errors)
 
 
-def chosen_errors(
-    labels: str, *, dim: int, shown: int, seed: Seed, count: int = 400
-) -> dict[str, np.ndarray]:
-    """Squared errors by loop after each of `STEPS`, at rates chosen on as many other tasks."""
-    x, y = draw_tasks(labels, count=2 * count, dim=dim, shown=shown, seed=seed)
+def chosen_errors(labels: str, *, count: int = 400, **choices: Any) -> dict[str, np.ndarray]:
+    """Squared errors by loop after each of `STEPS`, at rates chosen on as many other tasks.
+
+    `choices` are the sizes and the seed of `draw_tasks`.
+    """
+    x, y = draw_tasks(labels, count=2 * count, **choices)
     found = {}
     for loop in LOOPS:
         errors = np.array([answer_errors(x, y, loop=loop, rate=rate) for rate in RATES])
@@ -80,31 +82,22 @@ def chosen_errors(
     return found
 
 
-def lead_of_steps(data: int, labels: str, dim: int, shown: int) -> Rows:
+def lead_of_steps(data: int, labels: str, **sizes: int) -> Rows:
     """What one step of look-up loses against the best loop, less its half; relative to the labels.
 
     The best loop and number of steps are those of the mean error.
     """
-    errors = np.concatenate(list(chosen_errors(labels, dim=dim, shown=shown, seed=data).values()))
+    errors = np.concatenate(list(chosen_errors(labels, seed=data, **sizes).values()))
     best = errors[errors.mean(1).argmin()]
     return mean_rows(errors[0] / 2.0 - best)
 
 
-settings_a16c = stored(
-    "settings_A16c",
-    numbered(
-        parameter_product(labels=("line", "classes"), dim=(8, 16, 32), shown=(8, 16, 32)),
-        first=100,
-    ),
-    seconds=1.0,
-    rtol=0.01,
-)(lead_of_steps)
+_FIRST = parameter_product(labels=("line", "classes"), dim=(8, 16, 32), shown=(8, 16, 32))
+settings_a16c = stored("settings_A16c", numbered(_FIRST, first=100), seconds=1.0, rtol=0.01)(
+    lead_of_steps
+)
 # Drawn after the region of A16c, labels on a line, had been written down.
-confirm_a16c = stored(
-    "confirm_A16c",
-    numbered(
-        parameter_product(labels=("line",), dim=(6, 12, 24, 40), shown=(6, 12, 40)), first=500
-    ),
-    seconds=1.0,
-    rtol=0.01,
-)(lead_of_steps)
+_FRESH = parameter_product(labels=("line",), dim=(6, 12, 24, 40), shown=(6, 12, 40))
+confirm_a16c = stored("confirm_A16c", numbered(_FRESH, first=500), seconds=1.0, rtol=0.01)(
+    lead_of_steps
+)

@@ -5,26 +5,27 @@ nearest of all states of the text, or, behind a map, its own key as the nearest 
 the noise is a multiple of the root mean square distance of the states from their mean.
 """
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
 from compendium.c18b_trained_couplings.study import text_units
-from compendium.common.models import encoder
+from compendium.common.models import encoder, layer_modules
 from compendium.common.rows import mean_rows
 from compendium.common.text_units import window_traces
-from spinformer.language.encoder import LanguageModel
 from spinformer.language.text import TEXTS
 
 NOISES = (1.0, 2.0)
 DRAWS = 4
 
 
-def key_maps(model: LanguageModel, layer: int) -> Tensor:
+def key_maps(model: Any, layer: int) -> Tensor:
     """Key maps W_K of the heads of a layer, (H, d, D)."""
-    weights = model.weights[f"encoder.layer.{layer}.attention.self.key.weight"]
-    return weights.unflatten(0, (model.architecture.heads, -1))
+    weights: Tensor = layer_modules(model, layer).attention.self.key.weight
+    return weights.unflatten(0, (model.config.num_attention_heads, -1))
 
 
 def found_fraction(
@@ -53,7 +54,7 @@ def bottleneck_lines(data: str, couplings: str, source: str, length: int, number
         for noise in NOISES:
             before, behind = (
                 found_fraction(states, maps=maps, noise=noise, seed=trace.layer)
-                for maps in (identity, key_maps(encoder(), trace.layer))
+                for maps in (identity, key_maps(encoder().model, trace.layer))
             )
             choices = {"layer": trace.layer, "noise": noise}
             rows += [{**choices, **line} for line in mean_rows(before - behind)]

@@ -13,17 +13,18 @@ this mean is subtracted, and for double centring also the mean of every key, whi
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
-from compendium.common.models import encoder
+from compendium.common.models import encoder, layer_modules
 from compendium.common.rows import mean_rows
 from compendium.common.text_units import window_traces
-from spinformer.language.encoder import LanguageModel, LayerTrace
 from spinformer.language.text import TEXTS
+from spinformer.language.traces import LayerTrace
 
 ASKED = 0.1  # distance from both ends from which on a place is between them
 CENTRINGS = ("queries", "queries and keys")
@@ -48,20 +49,18 @@ def centred(scores: Tensor, centring: str) -> Tensor:
     return scores if centring == "queries" else scores - scores.mean(-2, keepdim=True)
 
 
-def weight_couplings(model: LanguageModel, layer: int) -> Tensor:
+def weight_couplings(model: Any, layer: int) -> Tensor:
     """The matrices W_QᵀW_K of the heads of a layer, (H, D, D)."""
-    name = f"encoder.layer.{layer}.attention.self"
-    heads = model.architecture.heads
-    query, key = (
-        model.weights[f"{name}.{which}.weight"].unflatten(0, (heads, -1))
-        for which in ("query", "key")
-    )
+    maps = layer_modules(model, layer).attention.self
+    heads = model.config.num_attention_heads
+    query: Tensor = maps.query.weight.unflatten(0, (heads, -1))
+    key: Tensor = maps.key.weight.unflatten(0, (heads, -1))
     return query.mT @ key
 
 
 def score_couplings(trace: LayerTrace) -> Tensor:
     """The scores of the heads of a layer on the first text, (H, N, N)."""
-    return (trace.beta * trace.queries @ trace.keys.mT)[0]
+    return trace.scores[0]
 
 
 def places(couplings: Tensor, *, rank: int | None, lost: int = 0) -> np.ndarray:
@@ -92,8 +91,8 @@ def coupling_lines(data: str, couplings: str, source: str, length: int, number: 
 
     `number` is that of the layer, or of the window.
     """
-    model = encoder()
-    rank = model.architecture.width // model.architecture.heads
+    model = encoder().model
+    rank = model.config.hidden_size // model.config.num_attention_heads
     if couplings == "weights":
         choices = {"centring": "none", "layer": number}
         return [{**choices, **line} for line in _lines(weight_couplings(model, number), rank=rank)]

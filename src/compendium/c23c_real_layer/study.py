@@ -21,21 +21,26 @@ at in two layers of two draws: nearly, 0.92 and 0.94. No table holds it).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from bookmaker.tables import Rows, stored
 from compendium.common import models
+from compendium.common.decoder import Decoder
 from compendium.common.rows import parameter_product
 from spinformer.core.random import torch_generator
-from spinformer.language.decoder import Decoder
-from spinformer.language.encoder import LanguageModel, LayerTrace, join_traces, run_model
 from spinformer.language.text import sample_texts, text_windows
+from spinformer.language.traces import (
+    LayerTrace,
+    attention_scores as scores_of,
+    output_matrix,
+    project,
+    trace_layers,
+)
 from spinformer.spins.module import response_attention
 from spinformer.spins.solvers import solve_saddle_point
 
@@ -55,13 +60,13 @@ class LayerParts(NamedTuple):
     onsager: Tensor
 
 
-def layer_parts(model: LanguageModel, trace: LayerTrace, *, strength: float = 0.5) -> LayerParts:
+def layer_parts(model: nn.Module, trace: LayerTrace, *, strength: float = 0.5) -> LayerParts:
     """The parts of every head of a layer; `strength` is g."""
     values = trace.values
     weights, other, moved = _weights(trace)
     root = values.shape[-1] ** 0.5
     query, output = models.head_maps(model, trace.layer)
-    key = model.weights[f"encoder.layer.{trace.layer}.attention.self.key.weight"].view_as(query)
+    key = models.layer_modules(model, trace.layer).attention.self.key.weight.view_as(query)
     size = values.square().sum(dim=-1).mean(dim=-1).sqrt()[..., None, None]
     fields = values / size
     solved = solve_saddle_point(strength * weights, fields=fields * root, beta=1.0, tolerance=1e-8)
@@ -92,7 +97,7 @@ def layer_parts(model: LanguageModel, trace: LayerTrace, *, strength: float = 0.
     return LayerParts(terms, responses, gain, onsager)
 
 
-def mixing_terms(model: LanguageModel, trace: LayerTrace) -> dict[str, Tensor]:
+def mixing_terms(model: nn.Module, trace: LayerTrace) -> dict[str, Tensor]:
     """The terms that need no spins to be solved: `mixtures`, "uniform", the mean value, and
     "shuffled", as "symmetrized" with the weights of permuted tokens."""
     values = trace.values
@@ -155,7 +160,7 @@ def _weights(trace: LayerTrace) -> tuple[Tensor, Tensor, Tensor]:
     """Attention weights (B, H, N, N), for each head another, the next one in a random cyclic
     order, and a permutation of tokens."""
     generator = torch_generator(0)
-    weights = torch.softmax(trace.beta * trace.queries @ trace.keys.mT, dim=-1)
+    weights = trace.attention
     order = torch.randperm(weights.shape[1], generator=generator)
     other = torch.empty_like(order)
     other[order] = order.roll(1)
@@ -165,16 +170,6 @@ def _weights(trace: LayerTrace) -> tuple[Tensor, Tensor, Tensor]:
 def written(mixed: Mapping[str, Tensor], output: Tensor) -> dict[str, Tensor]:
     """What parts (B, H, N, d) write into the stream, (B, H, N, D), by `output` maps (H, D, d)."""
     return {name: torch.einsum("bhnd,hod->bhno", part, output) for name, part in mixed.items()}
-
-
-def feed_forward_output(model: LanguageModel, trace: LayerTrace) -> Tensor:
-    """What the layer's feed-forward network adds to its input, (B, N, D), with its last bias."""
-
-    def dense(name: str, states: Tensor) -> Tensor:
-        names = (f"encoder.layer.{trace.layer}.{name}.dense.{part}" for part in ("weight", "bias"))
-        return functional.linear(states, *(model.weights[name] for name in names))
-
-    return dense("output", functional.gelu(dense("intermediate", trace.normalized)))
 
 
 LENGTH = 64
@@ -257,9 +252,9 @@ def attention_scores(
     return scores
 
 
-def feed_forward_scores(model: LanguageModel, texts: Sequence[Text]) -> dict[str, list[float]]:
+def feed_forward_scores(texts: Sequence[Text]) -> dict[str, list[float]]:
     """R² of the feed-forward output on each text, from the others; at least three texts."""
-    width = model.architecture.width
+    width = texts[0][0].inputs.shape[-1]
     draw = torch.randn(width, width, generator=torch_generator(0), dtype=torch.float64)
     blocks = []
     targets = []
@@ -270,7 +265,7 @@ def feed_forward_scores(model: LanguageModel, texts: Sequence[Text]) -> dict[str
         block |= {name: part.flatten(0, 1) for name, part in parts.responses.items()}
         block["random units"] = functional.gelu(functional.normalize(own, dim=-1) @ draw)
         blocks.append(block)
-        targets.append(feed_forward_output(model, trace).flatten(0, 1))
+        targets.append(trace.fed.flatten(0, 1))
     return {name: unseen_scores(blocks, one, targets) for name, one in FEED_FORWARD.items()}
 
 
@@ -325,16 +320,17 @@ def _share(wrong: Tensor, whole: Tensor) -> float:
 @torch.no_grad()
 def layer_rows(layer: int, *, windows: slice) -> Rows:
     """What the parts of one layer predict of these windows: a row for each text, target, part."""
-    model = models.encoder()
+    encoder = models.encoder()
+    model = encoder.model
     texts = sample_texts()
-    tokens = [text_windows(model, words, LENGTH)[windows] for words in texts.values()]
-    traces = [run_model(model, one)[layer] for one in tokens]
+    tokens = [text_windows(encoder, words, LENGTH)[windows] for words in texts.values()]
+    traces = [trace_layers(model, one, layers=[layer])[0] for one in tokens]
     found = [(trace, layer_parts(model, trace)) for trace in traces]
     terms = [parts.terms for _, parts in found]
     attended = [trace.attended for trace in traces]
     targets = {
         "attention": attention_scores(terms, targets=attended),
-        "feed-forward": feed_forward_scores(model, found),
+        "feed-forward": feed_forward_scores(found),
         "normalization": normalization_scores(found),
     }
     return [
@@ -373,14 +369,12 @@ class TextBlock(NamedTuple):
 
 def text_blocks(model: Decoder, number: int, inputs: Tensor) -> TextBlock:
     """The parts of block `number` for token vectors (B, N, D)."""
-    trace = models.block_trace(model, inputs, number)
-    block = model.blocks[number]
-    alone = replace(model, blocks=[block])
-    weights = models.causal_attention(model, trace)
-    values = trace.values.repeat_interleave(model.heads // model.key_heads, 1)
+    trace = trace_layers(model.model, inputs, layers=[number])[0]
+    weights = trace.attention
+    values = trace.values.repeat_interleave(model.heads // trace.values.shape[1], 1)
     mixed = mixtures(values, weights, torch.arange(model.heads).roll(1))
     mixed["uniform"] = values.cumsum(2) / torch.arange(1, values.shape[2] + 1)[:, None]
-    output = block["output"].unflatten(1, (model.heads, -1)).transpose(0, 1)
+    output = output_matrix(model.model, number).unflatten(1, (model.heads, -1)).transpose(0, 1)
     terms = {name: part.double() for name, part in written(mixed, output).items()}
 
     exact = values.double()
@@ -393,15 +387,18 @@ def text_blocks(model: Decoder, number: int, inputs: Tensor) -> TextBlock:
     def response(correlation: Tensor) -> Tensor:
         """Σ C_mn ∂J_mn/∂x of the one block, (B, N, D)."""
         leaf = trace.inputs.clone().requires_grad_()
-        couplings = STRENGTH * models.causal_attention(alone, models.block_trace(alone, leaf, 0))
+        queries = project(model.model, number, "query", states=leaf)
+        keys = project(model.model, number, "key", states=leaf)
+        scores = scores_of(queries, keys, beta=trace.beta, mask=trace.mask)
+        couplings = STRENGTH * torch.softmax(scores, dim=-1)
         return torch.autograd.grad(couplings, leaf, correlation)[0]
 
-    stream = trace.inputs + trace.attended
+    stream = trace.residual
     blocks = {
         "own": stream / stream.square().mean(-1, keepdim=True).sqrt(),
         "response": response(correlation),
         "other head": response(correlation.roll(1, 1)),
-        "output": trace.outputs - stream,
+        "output": trace.fed,
     }
     flat = {name: part.flatten(0, 1).double() for name, part in blocks.items()}
     return TextBlock(terms, trace.attended.double(), flat)
@@ -460,10 +457,11 @@ def mixing_scores(
 
     Of so many `windows` of each text, behind the first that are `skipped`.
     """
-    model = models.encoder()
+    encoder = models.encoder()
+    model = encoder.model
     chosen = slice(skipped, skipped + windows)
-    rows = [text_windows(model, words, length)[chosen] for words in sample_texts().values()]
-    runs = [join_traces([run_model(model, row[None]) for row in text]) for text in rows]
+    rows = [text_windows(encoder, words, length)[chosen] for words in sample_texts().values()]
+    runs = [trace_layers(model, text) for text in rows]
     found: dict[int, list[Any]] = {count: [] for count in left_out}
     for traces in zip(*runs, strict=True):
         terms = [mixing_terms(model, trace) for trace in traces]
@@ -511,13 +509,13 @@ def score_symmetry(*, length: int, windows: slice) -> dict[str, np.ndarray]:
     "other head" by that of another head of the layer, mean of all eleven; "relabelled" by the own
     one with tokens in a random order. Means over heads and windows.
     """
-    model = models.encoder()
+    encoder = models.encoder()
     generator = torch_generator(0)
     found: dict[str, list[list[float]]] = {name: [] for name in TRANSPOSES}
     for words in sample_texts().values():
         by_layer: dict[str, list[float]] = {name: [] for name in TRANSPOSES}
-        for trace in run_model(model, text_windows(model, words, length)[windows]):
-            scores = centred_twice(trace.beta * trace.queries @ trace.keys.mT)
+        for trace in trace_layers(encoder.model, text_windows(encoder, words, length)[windows]):
+            scores = centred_twice(trace.scores)
             heads = scores.shape[1]
             order = torch.randperm(length, generator=generator)
             others = [

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
+from compendium.common.decoder import Decoder
 from compendium.common.models import checkpoint, decoder, next_token_distribution
 from compendium.common.rows import parameter_product, rows_of
 from compendium.common.soft_tokens import (
@@ -23,7 +24,6 @@ from compendium.common.soft_tokens import (
     multipliers,
     settled_texts,
 )
-from spinformer.language.decoder import Decoder
 from spinformer.language.soft_map import SoftTokenMap
 
 

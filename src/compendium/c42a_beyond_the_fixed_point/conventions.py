@@ -13,12 +13,11 @@ import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
-from compendium.c42a_beyond_the_fixed_point.edges import stream_rows
 from compendium.c42a_beyond_the_fixed_point.motions import greedy_loops, loop_table
 from compendium.common.corpora import corpus
 from compendium.common.models import checkpoint, decoder, next_token_distribution
 from compendium.common.rows import parameter_product, rows_of
-from compendium.common.soft_tokens import follow, mean_word, text_starts
+from compendium.common.soft_tokens import follow, text_starts
 from spinformer.core.statistics import student_interval
 from spinformer.language.soft_map import SoftTokenMap, Thresholds
 
@@ -135,7 +134,6 @@ def crowd_rows(
     first: int,
     singles: int = 16,
     crowds: int = 4,
-    seed: int = 0,
 ) -> Rows:
     """How far one voice is outside of NEAR and 10,000 inside of it, the smaller, text by text.
 
@@ -149,13 +147,8 @@ def crowd_rows(
     plain = follow(model, windows, beta=beta, steps=longest)
 
     def spoken(voices: int, draws: int, steps: int) -> Tensor:
-        generator = np.random.default_rng(seed)
-        orbit = windows.repeat_interleave(draws, 0)
-        for _ in range(steps):
-            chances = next_token_distribution(model, orbit[:, -span:], beta=beta)
-            said = mean_word(model, chances, voices, generator)
-            orbit = torch.cat((orbit, said[:, None]), 1)
-        return orbit
+        repeated = windows.repeat_interleave(draws, 0)
+        return follow(model, repeated, beta=beta, steps=steps, voices=voices)
 
     def apart(orbits: Tensor, step: int) -> np.ndarray:
         laws, others = (
@@ -205,19 +198,6 @@ def page_starts(*, span: int, count: int, seed: int) -> Tensor:
     return decoder().embedding[numbers]
 
 
-@stored("confirm_R4", parameter_product(beta=(0.4, 0.5, 0.8, 1.0, 1.2)), **_CROWDS)
-def confirm_R4(beta: float, *, count: int = 12, settle: int = 40) -> Rows:
-    """The same from pages of Python's help, with random numbers of their own at every β.
-
-    Four pages at low β, where all come to the fixed point, for up to six tokens.
-    """
-    low = beta <= 0.5
-    seed = round(100 * beta)
-    begin = page_starts(span=4, count=min(count, 4) if low else count, seed=seed)
-    tokens = (1, 3, 6) if low else (1,)
-    return crowd_rows(begin, beta=beta, tokens=tokens, settle=settle, first=100 * seed, seed=seed)
-
-
 # By so many tokens greedy decoding should be in a loop.
 LOOP_BY = 400
 
@@ -239,7 +219,7 @@ def settings_R5(span: int) -> Rows:
 
 @stored(
     "confirm_R5",
-    parameter_product(span=(2, 3, 4, 6, 8)),
+    parameter_product(span=(2, 3, 4, 6)),
     small={"span": 2, "count": 2},
     seconds=3.0,
 )
@@ -249,25 +229,3 @@ def confirm_R5(span: int, *, count: int = 16) -> Rows:
         decoder(), page_starts(span=span, count=count, seed=span), horizon=LOOP_BY
     )
     return [row | {"data": 1000 * span + row["data"]} for row in loop_rows(loops, ways)]
-
-
-@stored(
-    "confirm_R3d",
-    parameter_product(span=(6, 8, 12), beta=(1.0,)),
-    small={"span": 6, "beta": 1.0, "settle": 1, "measure": 4, "stretches": 2},
-    seconds=3.0,
-    within=dict.fromkeys(("value", "low", "high"), 0.15),
-)
-def confirm_R3d(
-    span: int, *, beta: float, settle: int = 60, measure: int = 50, stretches: int = 10
-) -> Rows:
-    """Exponents with a KV cache from pages of Python's help, eight for each length of it."""
-    return stream_rows(
-        page_starts(span=span, count=8, seed=40 + span),
-        beta=beta,
-        steps=settle + 20 + measure,
-        settle=settle,
-        align=20,
-        stretches=stretches,
-        first=1000 * span,
-    )

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, read_columns, stored
+from compendium.common.decoder import Decoder, encode, run_decoder
 from compendium.common.models import decoder
 from compendium.common.rows import groupby, mean_rows, parameter_product, rows_of
 from compendium.common.soft_tokens import (
@@ -23,7 +24,6 @@ from compendium.common.soft_tokens import (
     text_starts,
 )
 from spinformer.dmft.lifetimes import Lifetime, estimate_lifetime
-from spinformer.language.decoder import Decoder, encode, run_decoder
 
 # The multipliers of the fixed point are a table of chapter 42.
 CHAPTER_42 = Path(__file__).parents[1] / "c42_generator_as_a_map"
@@ -219,24 +219,14 @@ def cached_table(
     measure: int = 50,
     stretches: int = 10,
 ) -> Rows:
-    """Exponent of each stream at β = 1, and minus that at the low β, where rest is asked for.
+    """Exponent of each stream.
 
     Intervals are Student's over `stretches` of the measured tokens. Every text is a run.
     """
-    windows = text_starts(decoder(), span=span)
+    model, betas = decoder(), torch.full((16,), beta)
+    windows = text_starts(model, span=span)
     steps = settle + align + measure
-    return stream_rows(
-        windows, beta=beta, steps=steps, settle=settle, align=align, stretches=stretches, first=0
-    )
-
-
-def stream_rows(
-    windows: Tensor, *, beta: float, steps: int, settle: int, align: int, stretches: int, first: int
-) -> Rows:
-    """A line for each of the windows (B, T, D), see `cached_table`; the ids begin with `first`."""
-    betas = torch.full((len(windows),), beta)
-    growth = stream(decoder(), windows, betas=betas, steps=steps, settle=settle)[1][align:]
-    sign = 1.0 if beta == 1.0 else -1.0
-    rates = sign * growth.reshape(stretches, -1, len(windows)).mean(1)
-    rows = [{"data": first + k} | mean_rows(rates[:, k])[0] for k in range(len(windows))]
+    growth = stream(model, windows, betas=betas, steps=steps, settle=settle)[1][align:]
+    rates = growth.reshape(stretches, -1, len(windows)).mean(1)
+    rows = [{"data": k} | mean_rows(rates[:, k])[0] for k in range(len(windows))]
     return [row | {"runs": 1} for row in rows]

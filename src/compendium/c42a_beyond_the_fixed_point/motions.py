@@ -4,14 +4,15 @@ On another processor a motion in chaos is another one: its exponent is compared 
 starts scatter by. A fixed point is the same to 1e-3.
 """
 
+import copy
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
+from compendium.common.decoder import Decoder, encode, run_decoder
 from compendium.common.models import decoder, next_token_distribution
 from compendium.common.rows import mean_rows, parameter_product, rows_of
 from compendium.common.soft_tokens import (
@@ -24,7 +25,6 @@ from compendium.common.soft_tokens import (
     settled_texts,
     text_starts,
 )
-from spinformer.language.decoder import Decoder, encode, run_decoder
 from spinformer.language.text import sample_texts
 
 
@@ -206,7 +206,8 @@ def cold_table(span: int, *, beta: float, steps: int = 80, last: int = 32) -> Ro
     return rows_of(start=np.arange(len(begin)), lag=lags, gap=gaps)
 
 
-HEADS, INNER = ("query", "key", "value", "output"), ("gate", "up", "down")
+HEADS = ("q_proj", "k_proj", "v_proj", "o_proj")
+INNER = ("gate_proj", "up_proj", "down_proj")
 
 
 SHUFFLED = {"attention": HEADS, "feed-forward": INNER, "": HEADS + INNER}
@@ -224,7 +225,7 @@ def changed(model: Decoder, what: str, parts: str = "all", *, seed: int = 0) -> 
     kind, _, which = what.partition(" ")
 
     def other(name: str, matrix: Tensor) -> Tensor:
-        if name == {"attention": "down", "feed-forward": "output"}.get(parts):
+        if name == {"attention": "down_proj", "feed-forward": "o_proj"}.get(parts):
             return torch.zeros_like(matrix)
         if kind == "fresh" and matrix.ndim == 1:
             return torch.ones_like(matrix)
@@ -236,9 +237,21 @@ def changed(model: Decoder, what: str, parts: str = "all", *, seed: int = 0) -> 
             return matrix.flatten()[order].view_as(matrix)
         return matrix
 
-    blocks = [{name: other(name, m) for name, m in block.items()} for block in model.blocks]
-    words, gain = other("embedding", model.embedding), other("final_gain", model.final_gain)
-    return replace(model, blocks=blocks, embedding=words, final_gain=gain)
+    copied = copy.deepcopy(model.model)
+    stack = copied.model
+    layers = [named for layer in stack.layers for named in layer.named_parameters()]
+    last = [("embed_tokens.weight", stack.embed_tokens.weight), ("norm.weight", stack.norm.weight)]
+    for path, parameter in layers + last:
+        name = path.split(".")[-2]
+        if name in ("q_proj", "k_proj"):
+            # The stored tables drew these with the two rows side by side that are rotated together.
+            halves = parameter.unflatten(0, (-1, 2, model.head_width // 2))
+            pairs = other(name, halves.transpose(1, 2).flatten(0, 2))
+            drawn = pairs.unflatten(0, (-1, model.head_width // 2, 2)).transpose(1, 2).flatten(0, 2)
+        else:
+            drawn = other(name, parameter)
+        parameter.copy_(drawn)
+    return Decoder(model=copied, tokenizer=model.tokenizer)
 
 
 OTHERS = ("shuffled attention", "shuffled feed-forward", "shuffled", "fresh")

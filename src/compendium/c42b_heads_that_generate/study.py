@@ -5,7 +5,6 @@ energy U by the step it takes, whole, common to all tokens, specific to one; nul
 Float32 sums of a thousand terms: tolerances are 1e-3 of a change's size.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,12 @@ from torch import Tensor
 
 from bookmaker.tables import Rows, stored
 from compendium.common.corpora import corpus as texts_of
-from compendium.common.models import block_trace, causal_attention, decoder, text_numbers
+from compendium.common.decoder import Decoder, encode
+from compendium.common.models import decoder, text_numbers
 from compendium.common.rows import parameter_product, rows_of, share_rows
 from spinformer.core.statistics import student_interval
-from spinformer.language.decoder import BlockTrace, Decoder, block_queries, encode
 from spinformer.language.heads import HeadReport, head_report, overlap_energy
+from spinformer.language.traces import LayerTrace, output_matrix, project, trace_layers
 
 
 def text_inputs(model: Decoder, *, length: int = 128) -> Tensor:
@@ -26,49 +26,40 @@ def text_inputs(model: Decoder, *, length: int = 128) -> Tensor:
     return model.embedding[torch.stack([numbers[:length] for numbers in text_numbers(model)])]
 
 
-def kinds(model: Decoder, trace: BlockTrace) -> dict[str, Tensor]:
+def kinds(trace: LayerTrace) -> dict[str, Tensor]:
     """Mean attention (H,) to the first token and to the one before, from the second token on."""
-    seen = causal_attention(model, trace)[:, :, 1:]
+    seen = trace.attention[:, :, 1:]
     previous = seen.diagonal(0, -2, -1)
     return {"sink": seen[..., 0].mean((0, 2)), "previous": previous.mean((0, 2))}
 
 
-def stage_changes(model: Decoder, number: int, trace: BlockTrace) -> dict[str, Tensor]:
+def stage_changes(model: Decoder, trace: LayerTrace) -> dict[str, Tensor]:
     """Change of U (B, H) with its keys held, mean over tokens, by attention and the block."""
-    keys = trace.keys.repeat_interleave(model.heads // model.key_heads, 1)
-    how: dict[str, Any] = {"beta": model.head_width**-0.5, "mask": _earlier(trace)}
+    keys = trace.keys.repeat_interleave(model.heads // trace.keys.shape[1], 1)
 
     def energy(states: Tensor) -> Tensor:
-        asked = block_queries(model, number, states)
-        return overlap_energy(asked, keys=keys, **how)[..., 1:].mean(-1)
+        asked = project(model.model, trace.layer, "query", states=states)
+        depth = overlap_energy(asked, keys=keys, beta=trace.beta, mask=trace.mask)
+        return depth[..., 1:].mean(-1)
 
     before = energy(trace.inputs)
-    after = {"attention": trace.inputs + trace.attended, "block": trace.outputs}
+    after = {"attention": trace.residual, "block": trace.outputs}
     return {name: energy(states) - before for name, states in after.items()}
 
 
-def layer_report(
-    model: Decoder, inputs: Tensor, number: int, *, draws: int
-) -> tuple[BlockTrace, HeadReport]:
-    """What block `number` computes on inputs (B, N, D), and what its heads do to their energies."""
-    trace = block_trace(model, inputs, number)
-    report = head_report(
+def layer_report(model: Decoder, trace: LayerTrace, *, draws: int) -> HeadReport:
+    """What the heads of a layer do to their energies."""
+    return head_report(
         trace.queries,
         keys=trace.keys,
         values=trace.values,
         states=trace.inputs,
-        read=lambda states: block_queries(model, number, states),
-        output=model.blocks[number]["output"],
+        read=lambda states: project(model.model, trace.layer, "query", states=states),
+        output=output_matrix(model.model, trace.layer),
         outputs=trace.attended,
-        mask=_earlier(trace),
+        mask=trace.mask,
         draws=draws,
     )
-    return trace, report
-
-
-def _earlier(trace: BlockTrace) -> Tensor:
-    tokens = trace.inputs.shape[1]
-    return torch.ones(tokens, tokens, dtype=torch.bool).tril()
 
 
 @stored(
@@ -87,15 +78,16 @@ def head_table(layer: int) -> Rows:
     its attention, and the whole block, add.
     """
     model = decoder()
-    trace, report = layer_report(model, text_inputs(model), layer, draws=20)
+    trace = trace_layers(model.model, text_inputs(model), layers=[layer])[0]
+    report = layer_report(model, trace, draws=20)
     told = report.table()
     names = [name for name in told[0] if name != "fell" and "cosine" not in name]
     columns: dict[str, Any] = {name: [row[name] for row in told] for name in names}
-    for name, changes in stage_changes(model, layer, trace).items():
+    for name, changes in stage_changes(model, trace).items():
         total = changes.sum(1).numpy()
         low, high = student_interval(total)
         columns |= {f"layer_{name}": total.mean(), f"layer_{name}_error": 0.5 * (high - low)}
-    return rows_of(**columns, **kinds(model, trace))
+    return rows_of(**columns, **kinds(trace))
 
 
 # More than this of a head's attention on the first token makes it a sink.
@@ -132,20 +124,17 @@ def text_table(corpus: str, *, count: int = 8, blocks: int = 30) -> Rows:
     def add(name: str, chosen: Tensor) -> None:
         found[name] = found.get(name, 0) + chosen.reshape(len(chosen), -1).sum(1).numpy()
 
-    for number in range(blocks):
-        # What leaves a block enters the next one.
-        here = replace(model, blocks=model.blocks[number : number + 1])
-        trace, report = layer_report(here, states, 0, draws=0)
+    for trace in trace_layers(model.model, states, layers=range(blocks)):
+        report = layer_report(model, trace, draws=0)
         whole, specific = torch.as_tensor(report.whole), torch.as_tensor(report.specific)
-        sink = causal_attention(here, trace)[:, :, 1:, 0].mean(2) > SINK
+        sink = trace.attention[:, :, 1:, 0].mean(2) > SINK
         add("whole", whole < 0)
         add("specific", specific < 0)
         for name, kind in (("sinks", sink), ("others", ~sink)):
             add(name, kind)
             add(f"{name}_climb", kind & (whole > 0))
-        for name, changes in stage_changes(here, 0, trace).items():
+        for name, changes in stage_changes(model, trace).items():
             add(name, changes.sum(1) < 0)
-        states = trace.outputs
     first = 0 if corpus == "texts" else 100
     sizes = {"heads": model.heads * blocks, "layers": blocks}
     return rows_of(data=first + np.arange(len(states)), **sizes, **found)

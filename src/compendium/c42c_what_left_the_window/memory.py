@@ -15,10 +15,10 @@ from torch import Tensor
 
 from bookmaker.tables import Rows, stored
 from compendium.c42c_what_left_the_window.study import recurrence, recurrence_table
+from compendium.common.decoder import encode
 from compendium.common.models import decoder
 from compendium.common.rows import groupby, parameter_product, rows_of
 from spinformer.language.checkpoints import load_checkpoint
-from spinformer.language.decoder import encode
 from spinformer.language.soft_map import SoftTokenMap
 from spinformer.language.text import sample_texts
 

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
+from compendium.common.decoder import Decoder, encode
 from compendium.common.models import decoder, next_token_distribution, text_numbers
 from compendium.common.rows import parameter_product, rows_of
 from spinformer.core.statistics import mean_estimate
-from spinformer.language.decoder import Decoder, encode, run_decoder
+from spinformer.language.soft_map_cache import WindowCache
 from spinformer.language.text import sample_texts
 
 LAGS = (1, 2, 4, 8, 16, 24, 32, 48)
@@ -103,14 +104,13 @@ def spoken(model: Decoder, *, span: int, beta: float, count: int, steps: int, se
     """What one voice says, (count, steps) words, that keeps keys and values of the last T words."""
     windows, _ = text_windows(model, span=span, count=count, seed=seed)
     generator = torch.Generator().manual_seed(seed)
-    memory: list[tuple[Tensor, Tensor]] = []
-    states = run_decoder(model, model.embedding[windows], memory=memory, span=span)[:, -1]
+    cache = WindowCache(model.model, prefix=0, window=span)
+    logits = cache.read(model.embedding[windows], None)
     said = []
     for step in range(steps):
-        chances = torch.softmax(beta * (states @ model.embedding.T), -1)
+        chances = torch.softmax(beta * logits, -1)
         said.append(torch.multinomial(chances, 1, generator=generator)[:, 0])
-        token = model.embedding[said[-1]][:, None]
-        states = run_decoder(model, token, memory=memory, span=span, start=span + step)[:, -1]
+        logits = cache.read(model.embedding[said[-1]][:, None], span + step)
     return torch.stack(said, 1)
 
 

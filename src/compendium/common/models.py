@@ -1,26 +1,26 @@
-"""The two trained models, read once in a process, and what the decoder and one of its blocks do."""
+"""The two trained models, read once in a process, and what the chapters ask of them."""
 
-from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from compendium.common.decoder import Decoder, encode, run_decoder
 from spinformer.language.checkpoints import load_checkpoint
-from spinformer.language.decoder import (
-    BlockTrace,
-    Decoder,
-    encode,
-    load_decoder,
-    run_decoder,
-)
-from spinformer.language.encoder import LanguageModel
 from spinformer.language.minilm import load_model
 from spinformer.language.text import sample_texts
+from spinformer.language.traces import output_matrix
 
 encoder = cache(load_model)
-decoder = cache(load_decoder)
 checkpoint = cache(load_checkpoint)
+
+
+@cache
+def decoder(*, dtype: torch.dtype = torch.float32) -> Decoder:
+    """The generator, in single precision the same one as `checkpoint()`."""
+    found = checkpoint() if dtype == torch.float32 else checkpoint(dtype=dtype)
+    return Decoder(model=found.model, tokenizer=found.tokenizer)
 
 
 def next_token_distribution(model: Decoder, windows: Tensor, *, beta: float | Tensor) -> Tensor:
@@ -34,28 +34,16 @@ def text_numbers(model: Decoder) -> list[Tensor]:
     return [encode(model, text) for text in sample_texts().values()]
 
 
-def block_trace(model: Decoder, inputs: Tensor, number: int) -> BlockTrace:
-    """What block `number` computes on inputs (B, N, D); later blocks are not run."""
-    kept: dict[int, BlockTrace] = {}
-    below = replace(model, blocks=model.blocks[: number + 1])
-    run_decoder(below, inputs, watch=kept.__setitem__)
-    return kept[number]
+def layer_modules(model: Any, layer: int) -> Any:
+    """A layer of the encoder, with the names that transformers gives to its parts."""
+    return model.encoder.layer[layer]
 
 
-def causal_attention(model: Decoder, trace: BlockTrace) -> Tensor:
-    """Attention (B, H, N, N) of a block."""
-    keys = trace.keys.repeat_interleave(model.heads // model.key_heads, 1)
-    scores = trace.queries @ keys.mT / model.head_width**0.5
-    seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
-    return torch.softmax(scores.masked_fill(~seen, -torch.inf), -1)
-
-
-def head_maps(model: LanguageModel, layer: int) -> tuple[Tensor, Tensor]:
+def head_maps(model: Any, layer: int) -> tuple[Tensor, Tensor]:
     """Query maps (H, d, D) and output maps (H, D, d) of a layer of the encoder."""
-    name = f"encoder.layer.{layer}.attention"
-    heads = model.architecture.heads
-    reads = model.weights[f"{name}.self.query.weight"].unflatten(0, (heads, -1))
-    writes = model.weights[f"{name}.output.dense.weight"].unflatten(-1, (heads, -1))
+    heads = model.config.num_attention_heads
+    reads = layer_modules(model, layer).attention.self.query.weight.unflatten(0, (heads, -1))
+    writes = output_matrix(model, layer).unflatten(-1, (heads, -1))
     return reads, writes.transpose(0, 1)
 
 

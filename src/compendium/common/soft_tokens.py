@@ -1,4 +1,4 @@
-r"""The map of soft tokens by the forward pass of this project, as the tables of chapter 42 need it.
+r"""The map of soft tokens of the generator, as the tables of chapter 42 need it.
 
 The map is F(x_1 … x_T) = Σ_v p_v e_v on windows of T soft tokens, p = softmax(β z) of the logits z
 of what follows. A leading exponent, in nats per token, is the growth of a covector that is pulled
@@ -14,10 +14,10 @@ from scipy.sparse.linalg import LinearOperator, eigs
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from compendium.common.decoder import Decoder, encode
 from compendium.common.models import next_token_distribution, text_numbers
 from compendium.common.rows import Columns
 from spinformer.core.anderson import anderson
-from spinformer.language.decoder import Decoder, encode
 
 # What the last tokens of a prompt are if a chat template is put around it.
 TEMPLATE = "<|im_end|>\n<|im_start|>assistant\n"

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from bookmaker.tables import Rows
 from compendium.common.models import encoder
 from compendium.common.rows import parameter_product
-from spinformer.language.encoder import LayerTrace, run_model
 from spinformer.language.text import sample_texts, text_windows
+from spinformer.language.traces import LayerTrace, trace_layers
 
 
 def window_traces(source: str, length: int, window: int) -> list[LayerTrace]:
     """The layers of MiniLM on one of the consecutive windows of a text, by its number from 0."""
     windows = text_windows(encoder(), sample_texts()[source], length)
-    return run_model(encoder(), windows[window : window + 1])
+    return trace_layers(encoder().model, windows[window : window + 1])
 
 
 def named_windows(

@@ -79,6 +79,32 @@ class Curve:
         return index + float(np.linalg.norm(u - self.points[index]))
 
 
+@record
+class Correction:
+    """A point of a curve that Newton's method found from a guess.
+
+    Attributes
+    ----------
+    point : ndarray, shape (n + 1,)
+        The point, or the guess where none was found.
+    tangent : ndarray, shape (n + 1,)
+        Unit tangent of the curve on the side of the given direction, zero where none was found.
+    effort : int
+        Number of Newton steps.
+    orientation : float
+        Sign of the determinant of the Jacobian with the tangent below it. It stays the same along a
+        curve, so that another sign tells of another curve or of a branch point between.
+    found : bool
+        Whether there is a point.
+    """
+
+    point: np.ndarray
+    tangent: np.ndarray
+    effort: int
+    orientation: float
+    found: bool
+
+
 def trace_within(
     equations: Equations,
     start: np.ndarray,
@@ -190,6 +216,14 @@ def trace_curve(
         # Another orientation: another branch, unless even small steps pass a branch point.
         crossed = new.orientation != orientation and h > _PASSING * step
         if astray or crossed or new.tangent @ t < _STRAIGHT:
+            # Beyond a bound the equations may not be smooth, as those of a network at ε < 0.
+            last = _on_the_bound(equations, v, h * t, bounds=bounds)
+            if last is not None and last.orientation == orientation:
+                points.append(last.point)
+                tangents.append(last.tangent)
+                reason = "the curve leaves its bounds"
+                complete = True
+                break
             h *= 0.5
             continue
         v = new.point
@@ -210,6 +244,27 @@ def trace_curve(
     return Curve(
         points=np.array(points), tangents=np.array(tangents), complete=complete, reason=reason
     )
+
+
+def _on_the_bound(
+    equations: Equations, v: np.ndarray, ahead: np.ndarray, *, bounds: np.ndarray
+) -> Correction | None:
+    """The point of a curve on the first bound that a step passes, None if there is none near."""
+    free = len(bounds)
+    passed = np.where(ahead[-free:] < 0.0, bounds[:, 0], bounds[:, 1])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = (passed - v[-free:]) / ahead[-free:]
+    shares = np.where((shares > 0.0) & (shares < 1.0), shares, np.inf)
+    which = int(shares.argmin())
+    if not np.isfinite(shares[which]):
+        return None
+    guess = v + shares[which] * ahead
+    guess[which - free] = passed[which]
+    across = np.zeros(len(v))
+    across[which - free] = np.sign(ahead[which - free])
+    found = corrected(equations, guess, across)
+    near = np.linalg.norm(found.point - guess) <= _ASTRAY * np.linalg.norm(ahead)
+    return found if found.found and near else None
 
 
 def _back(points: Sequence[np.ndarray], tangents: Sequence[np.ndarray]) -> bool:
@@ -233,32 +288,6 @@ def _joined(one: Curve, other: Curve) -> Curve:
         complete=not failed,
         reason=failed[0] if failed else other.reason,
     )
-
-
-@record
-class Correction:
-    """A point of a curve that Newton's method found from a guess.
-
-    Attributes
-    ----------
-    point : ndarray, shape (n + 1,)
-        The point, or the guess where none was found.
-    tangent : ndarray, shape (n + 1,)
-        Unit tangent of the curve on the side of the given direction, zero where none was found.
-    effort : int
-        Number of Newton steps.
-    orientation : float
-        Sign of the determinant of the Jacobian with the tangent below it. It stays the same along a
-        curve, so that another sign tells of another curve or of a branch point between.
-    found : bool
-        Whether there is a point.
-    """
-
-    point: np.ndarray
-    tangent: np.ndarray
-    effort: int
-    orientation: float
-    found: bool
 
 
 def corrected(equations: Equations, guess: np.ndarray, t: np.ndarray) -> Correction:

@@ -375,8 +375,10 @@ class CycleProblem:
         residual = float(np.abs(value).max())
         if not residual <= FOUND:
             what = "cycle" if self.kind is None else f"{self.kind.label} bifurcation of the cycle"
-            words = f"no {what} of {self.period} steps was found, the residual is {residual:.1g}"
-            raise NotConverged(words)
+            raise NotConverged(
+                f"no {what} of {self.period} steps was found, the residual is {residual:.1g}: "
+                "begin nearer to it, at a state that an orbit ends on or on a continued branch"
+            )
         return u
 
     def multipliers(self, u: np.ndarray) -> np.ndarray:

@@ -2,25 +2,15 @@ from spinformer.language.checkpoints import (
     Checkpoint as Checkpoint,
     load_checkpoint as load_checkpoint,
 )
-from spinformer.language.decoder import (
-    Decoder as Decoder,
-    block_queries as block_queries,
-    encode as encode,
-    load_decoder as load_decoder,
-    run_decoder as run_decoder,
-)
-from spinformer.language.encoder import (
-    LanguageModel as LanguageModel,
-    LayerTrace as LayerTrace,
-    run_model as run_model,
-)
 from spinformer.language.heads import (
     HeadReport as HeadReport,
     head_report as head_report,
     overlap_energy as overlap_energy,
 )
-from spinformer.language.minilm import (
+from spinformer.language.library import (
     ModelUnavailable as ModelUnavailable,
+)
+from spinformer.language.minilm import (
     load_model as load_model,
 )
 from spinformer.language.soft_map import (
@@ -46,6 +36,12 @@ from spinformer.language.text import (
     sample_text as sample_text,
     sample_texts as sample_texts,
     text_windows as text_windows,
+)
+from spinformer.language.traces import (
+    LayerTrace as LayerTrace,
+    output_matrix as output_matrix,
+    project as project,
+    trace_layers as trace_layers,
 )
 from spinformer.language.untrained import (
     example_causal_model as example_causal_model,

@@ -14,20 +14,21 @@ import shutil
 import sys
 import tempfile
 import time
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr
+from contextlib import redirect_stderr
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
-from tqdm import TqdmWarning
 
 from spinformer.core.checks import check_choice
 from spinformer.core.records import record
 from spinformer.language.gguf_conversion import convert_gguf
-from spinformer.language.minilm import ModelUnavailable
+from spinformer.language.library import (
+    ModelUnavailable,
+    load_transformers,
+    without_messages,
+)
 
 # Where converted checkpoints are kept, if the environment names a folder.
 CACHE_VARIABLE = "SPINFORMER_CACHE"
@@ -86,7 +87,7 @@ SHIPPED = {
 
 @record
 class Checkpoint:
-    """Causal language model as it was loaded, with its tokenizer and what must be said of it.
+    """Language model as it was loaded, with its tokenizer and what must be said of it.
 
     Attributes
     ----------
@@ -266,7 +267,7 @@ def _is_whole(folder: Path) -> bool:
 
 def _convert(files: list[Path], folder: Path) -> None:
     """Write a GGUF file into a folder as transformers keeps a model."""
-    transformers = _library()
+    transformers = load_transformers()
     source = files[0]
     if len(files) > 1:
         source = folder / "joined.gguf"
@@ -276,7 +277,7 @@ def _convert(files: list[Path], folder: Path) -> None:
                     shutil.copyfileobj(opened, joined, _CHUNK)
     try:
         # The reader of GGUF files draws a bar of its own.
-        with _quiet(transformers), redirect_stderr(io.StringIO()):
+        with without_messages(transformers), redirect_stderr(io.StringIO()):
             convert_gguf(source, folder)
     except Exception as error:  # a damaged file may say anything
         raise ModelUnavailable(
@@ -288,9 +289,9 @@ def _convert(files: list[Path], folder: Path) -> None:
 
 
 def _read(folder: Path, *, name: str, quantization: str, dtype: torch.dtype) -> Checkpoint:
-    transformers = _library()
+    transformers = load_transformers()
     try:
-        with _quiet(transformers):
+        with without_messages(transformers):
             model, report = transformers.AutoModelForCausalLM.from_pretrained(
                 folder, dtype=dtype, local_files_only=True, output_loading_info=True
             )
@@ -312,35 +313,3 @@ def _read(folder: Path, *, name: str, quantization: str, dtype: torch.dtype) -> 
         )
     model.eval().requires_grad_(False)
     return Checkpoint(model=model, tokenizer=tokenizer, name=name, quantization=quantization)
-
-
-def _library() -> Any:
-    """The library transformers, which takes a second to import and is an extra."""
-    try:
-        with warnings.catch_warnings():
-            # In a notebook tqdm asks for widgets, which no bar here needs.
-            warnings.simplefilter("ignore", TqdmWarning)
-            import transformers
-            import transformers.modeling_utils
-    except ImportError:
-        raise ModelUnavailable(
-            "language models need the library transformers; get it with "
-            "`pip install 'spinformer[language]'`"
-        ) from None
-    return transformers
-
-
-@contextmanager
-def _quiet(transformers: Any) -> Iterator[None]:
-    """No progress bars and no advice while a model is read."""
-    logging = transformers.utils.logging
-    bars = logging.is_progress_bar_enabled()
-    level = logging.get_verbosity()
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()

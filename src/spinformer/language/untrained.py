@@ -1,25 +1,26 @@
 """Untrained models: controls of a trained encoder, and models small enough for an example."""
 
-import dataclasses
+import copy
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
+from torch import nn
 
 from spinformer.core.checks import check_choice, check_instance, check_integer
 from spinformer.core.random import Seed, TorchSeed, numpy_generator, torch_generator
-from spinformer.language.encoder import Architecture, LanguageModel
+from spinformer.language.checkpoints import Checkpoint
+from spinformer.language.library import load_transformers
 
-_SMALL = Architecture(layers=2, heads=2, width=8, inner=12, vocabulary=20, positions=10)
+_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
-def random_weights(model: LanguageModel, kind: str, *, seed: Seed) -> LanguageModel:
+def random_weights(model: nn.Module, kind: str, *, seed: Seed) -> Any:
     """Untrained control of an encoder: its initialization, or its weights shuffled.
 
     Parameters
     ----------
-    model : LanguageModel
-        The encoder whose architecture is kept.
+    model : torch.nn.Module
+        The encoder whose architecture is kept. It is not changed.
     kind : {"initial", "shuffled"}
         "initial" is what training starts from: matrices N(0, 0.02²), biases 0 and LayerNorm gains
         1. "shuffled" permutes the trained numbers inside each tensor, which keeps their
@@ -29,8 +30,8 @@ def random_weights(model: LanguageModel, kind: str, *, seed: Seed) -> LanguageMo
 
     Returns
     -------
-    LanguageModel
-        The control, with the same tokenizer.
+    torch.nn.Module
+        The control.
 
     Raises
     ------
@@ -45,69 +46,109 @@ def random_weights(model: LanguageModel, kind: str, *, seed: Seed) -> LanguageMo
 
     Examples
     --------
-    >>> control = random_weights(example_model(), "initial", seed=0)
-    >>> control.weights["embeddings.LayerNorm.weight"][:3]
+    >>> control = random_weights(example_model().model, "initial", seed=0)
+    >>> control.embeddings.LayerNorm.weight[:3]
     tensor([1., 1., 1.], dtype=torch.float64)
     """
-    check_instance("model", model, LanguageModel)
+    check_instance("model", model, nn.Module)
     check_choice("kind", kind, ("initial", "shuffled"))
     generator = numpy_generator(seed)
-    weights = {}
-    for name in sorted(model.weights):
-        tensor = model.weights[name]
+    control = copy.deepcopy(model).requires_grad_(False)
+    for name, parameter in sorted(control.named_parameters(), key=lambda named: named[0]):
         if kind == "shuffled":
-            flat = tensor.reshape(-1).cpu().numpy().copy()
+            flat = parameter.reshape(-1).cpu().numpy().copy()
             generator.shuffle(flat)
-            weights[name] = torch.from_numpy(flat).reshape(tensor.shape).to(tensor)
-        elif tensor.ndim == 2:
-            drawn = torch.from_numpy(generator.standard_normal(tuple(tensor.shape)))
-            weights[name] = (0.02 * drawn).to(tensor)
+            parameter.copy_(torch.from_numpy(flat).view_as(parameter))
+        elif parameter.ndim == 2:
+            drawn = generator.standard_normal(tuple(parameter.shape))
+            parameter.copy_(0.02 * torch.from_numpy(drawn))
         else:
-            weights[name] = torch.full_like(tensor, float(name.endswith("LayerNorm.weight")))
-    return dataclasses.replace(model, weights=weights)
+            parameter.fill_(float(name.endswith("LayerNorm.weight")))
+    return control
 
 
-def example_model(architecture: Architecture = _SMALL, *, seed: TorchSeed = 0) -> LanguageModel:
-    """Small encoder of random weights, biases and gains of order one, which reads letters.
+def example_model(
+    *,
+    layers: int = 2,
+    heads: int = 2,
+    width: int = 8,
+    inner: int = 12,
+    vocabulary: int = 20,
+    positions: int = 10,
+    seed: TorchSeed = 0,
+) -> Checkpoint:
+    """Small BERT encoder of random weights, biases and gains of order one, which reads letters.
 
-    Its vocabulary consists of five special tokens and the letters from a on, each as a word.
+    Its vocabulary consists of five special tokens and the letters from a on, each as a word. It is
+    in float64 and in evaluation mode.
 
     Parameters
     ----------
-    architecture : Architecture, optional
-        Sizes of the encoder. If it is left out, two layers of width 8.
+    layers : int, default 2
+        Number of layers.
+    heads : int, default 2
+        Number of heads, which divides the width.
+    width : int, default 8
+        Width D.
+    inner : int, default 12
+        Number of units of the feed-forward network.
+    vocabulary : int, default 20
+        Number of words, at least 20.
+    positions : int, default 10
+        Length of the longest sequence, in tokens.
     seed : int or torch.Generator, default 0
         Source of the random weights.
 
     Returns
     -------
-    LanguageModel
+    Checkpoint
         The encoder, with its tokenizer.
 
     Raises
     ------
     TypeError
-        If `architecture` is not an Architecture, or the seed is of the wrong type.
+        If a size is not an integer, or the seed is of the wrong type.
+    ValueError
+        If a size is out of range, or `heads` does not divide `width`.
 
     Examples
     --------
-    >>> model = example_model()
-    >>> model.tokenizer.encode("a b a", add_special_tokens=False).ids
+    >>> example_model().tokenizer("a b a", add_special_tokens=False).input_ids
     [5, 6, 5]
     """
-    check_instance("architecture", architecture, Architecture)
     generator = torch_generator(seed)
-    weights = {}
-    for name, shape in architecture.weight_shapes().items():
-        drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
+    sizes = {
+        "num_hidden_layers": check_integer("layers", layers, low=1),
+        "num_attention_heads": check_integer("heads", heads, low=1),
+        "hidden_size": check_integer("width", width, low=1),
+        "intermediate_size": check_integer("inner", inner, low=1),
+        "vocab_size": check_integer("vocabulary", vocabulary, low=20),
+        "max_position_embeddings": check_integer("positions", positions, low=1),
+    }
+    if width % heads:
+        raise ValueError(f"width must be a multiple of the {heads} heads, got {width}")
+    transformers = load_transformers()
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    model = transformers.BertModel(transformers.BertConfig(**sizes), add_pooling_layer=False)
+    model = model.double().eval().requires_grad_(False)
+    for name, parameter in model.named_parameters():
+        drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
         if "LayerNorm" in name:
             drawn = 0.3 * drawn + float(name.endswith("weight"))
-        weights[name] = drawn
-    words = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmno")
-    numbers = {word: number for number, word in enumerate(words)}
-    tokenizer = Tokenizer(models.WordLevel(numbers, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return LanguageModel(weights=weights, architecture=architecture, tokenizer=tokenizer)
+        parameter.copy_(drawn)
+    numbers = {word: number for number, word in enumerate((*_SPECIAL, *"abcdefghijklmno"))}
+    words = Tokenizer(models.WordLevel(numbers, unk_token="[UNK]"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=words,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+    )
+    return Checkpoint(model=model, tokenizer=tokenizer, name="example", quantization="none")
 
 
 # Names of the configuration of each layout in transformers, and its sizes.
@@ -168,8 +209,7 @@ def example_causal_model(
     >>> tuple(model.get_input_embeddings().weight.shape)
     (32, 16)
     """
-    import transformers
-
+    transformers = load_transformers()
     check_choice("layout", layout, LAYOUTS)
     vocabulary = check_integer("vocabulary", vocabulary, low=2)
     width = check_integer("width", width, low=8)
