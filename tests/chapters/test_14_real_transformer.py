@@ -251,7 +251,7 @@ def three_layers(monkeypatch):
         return 0.1 * np.arange(2) + trace.layer, 10.0 * seed + trace.layer
 
     for name, fake in {
-        "encoder": lambda: "the encoder",
+        "encoder": lambda: SimpleNamespace(model=None),
         "traces_of": traces,
         "head_steps": head_changes,
         "stage_changes": stages,

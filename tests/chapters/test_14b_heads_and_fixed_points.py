@@ -255,7 +255,7 @@ def test_tables_of_ends_have_a_row_for_each_layer_and_head(monkeypatch):
         count = 100 * layer + 10 * number + head
         return {"resting": count / 1000, "count": count, "leading": count + 1j * head}
 
-    monkeypatch.setattr(loops, "encoder", lambda: None)
+    monkeypatch.setattr(loops, "encoder", lambda: SimpleNamespace(model=None))
     monkeypatch.setattr(loops, "first_traces", lambda source: traces)
     monkeypatch.setattr(loops, "window_traces", lambda source, length, window: traces)
     monkeypatch.setattr(loops, "end_points", ends)
