@@ -21,7 +21,7 @@ import numpy as np
 
 from bookmaker.figures import written
 from bookmaker.parameters import condition_names, is_met
-from bookmaker.tables import DATA, OUTCOME, read_columns, recorded_region
+from bookmaker.tables import DATA, OUTCOME, choices, read_columns, recorded_region
 
 Columns = Mapping[str, np.ndarray]
 
@@ -94,16 +94,6 @@ def in_region(table: Columns, region: str) -> np.ndarray:
     columns = [column.tolist() for column in table.values()]
     lines = [dict(zip(table, line, strict=True)) for line in zip(*columns, strict=True)]
     return np.array([is_met(region or "True", line) for line in lines], dtype=bool)
-
-
-def choices(table: Columns) -> list[str]:
-    """Return the columns that are choices: those before the outcome, without the id of the runs.
-
-    >>> choices(dict.fromkeys(["data", "rate", "value", "low", "high", "runs", "final_loss"]))
-    ['rate']
-    """
-    names = list(table)
-    return [name for name in names[: names.index(OUTCOME[0])] if name != DATA]
 
 
 def is_draw(column: str) -> bool:

@@ -55,6 +55,16 @@ CONFIRM = "confirm_"
 _REGION = "  # region: "
 
 
+def choices(table: Mapping[str, Any]) -> list[str]:
+    """Return the columns that are choices: those before the outcome, without the id of the runs.
+
+    >>> choices(dict.fromkeys(["data", "rate", "value", "low", "high", "runs", "final_loss"]))
+    ['rate']
+    """
+    names = list(table)
+    return [name for name in names[: names.index(OUTCOME[0])] if name != DATA]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Table:
     """One table: where it lies, the units of work, and `rows(**unit)`, a list of dictionaries.

@@ -514,6 +514,6 @@ def settings_A13c(data: str, model: str, length: int, source: str, special: str)
             "runs": len(here),
         }
         of_each = median_rows(np.minimum(0.1 - here, colder - 0.1))[0]
-        rows.append({"query": query, "heads": "median head"} | of_median | found)
-        rows.append({"query": query, "heads": "each head"} | of_each | found)
+        rows.append({"query": query, "heads": "median head", **of_median, **found})
+        rows.append({"query": query, "heads": "each head", **of_each, **found})
     return rows

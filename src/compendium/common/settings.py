@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from bookmaker.robustness import choices
+from bookmaker.tables import choices
 from compendium.common.drawing import intervals
 from spinformer.plot.style import COLORS
 
