@@ -206,9 +206,10 @@ def stream_table(
 @stored(
     "settings_R3d",
     parameter_product(span=(8,), beta=(0.54, 1.0)),
-    small={"span": 8, "beta": 0.54, "settle": 1, "align": 1, "measure": 4, "stretches": 2},
+    # Below chaos: in five tokens rounding moves a mean at 0.54 by 0.1 nats, here by 0.01.
+    small={"span": 8, "beta": 0.3, "settle": 1, "align": 1, "measure": 3, "stretches": 3},
     seconds=3.0,
-    within=dict.fromkeys(("value", "low", "high"), 0.15),
+    within={"value": 0.05, "low": 0.15, "high": 0.15},
 )
 def cached_table(
     span: int,
