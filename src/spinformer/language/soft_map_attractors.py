@@ -192,7 +192,10 @@ def find_attractors(
     period = _periods(tokens, longest=limit.longest, distance=limit.distance * scale)
     digits = _birkhoff_digits(tokens, scale)
     rate = found.exponents.value[..., 0].reshape(-1)
-    error = found.exponents.error[..., 0].reshape(-1)
+    # The growth of a single token is known to the rounding of the model at best, however small the
+    # scatter along the orbit is.
+    rounding = torch.finfo(tokens.dtype).eps
+    error = np.maximum(found.exponents.error[..., 0].reshape(-1), rounding)
     above = rate - limit.sigmas * error > limit.neutral
     zero = np.abs(rate) <= np.minimum(limit.neutral, limit.sigmas * error)
     regime = np.select(
