@@ -68,28 +68,38 @@ def answer_errors(x: np.ndarray, y: np.ndarray, *, loop: str, rate: float) -> np
     return np.array(errors)
 
 
-def chosen_errors(labels: str, *, count: int = 400, **choices: Any) -> dict[str, np.ndarray]:
-    """Squared errors by loop after each of `STEPS`, at rates chosen on as many other tasks.
+def errors_of_halves(
+    labels: str, *, count: int, **choices: Any
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Squared errors by loop: means of one half of the tasks (STEPS,), the other (STEPS, count).
 
-    `choices` are the sizes and the seed of `draw_tasks`.
+    Each has the rate with the least mean. `choices` are the sizes and the seed of `draw_tasks`.
     """
     x, y = draw_tasks(labels, count=2 * count, **choices)
     found = {}
     for loop in LOOPS:
         errors = np.array([answer_errors(x, y, loop=loop, rate=rate) for rate in RATES])
-        best = errors[:, :, :count].mean(-1).argmin(0)
-        found[loop] = errors[best, np.arange(len(STEPS)), count:]
+        means = errors[:, :, :count].mean(-1)
+        best = means.argmin(0)
+        found[loop] = (means.min(0), errors[best, np.arange(len(STEPS)), count:])
     return found
+
+
+def chosen_errors(labels: str, *, count: int = 400, **choices: Any) -> dict[str, np.ndarray]:
+    """Squared errors by loop after each of `STEPS`, at rates chosen on as many other tasks."""
+    halves = errors_of_halves(labels, count=count, **choices)
+    return {loop: judged for loop, (_, judged) in halves.items()}
 
 
 def lead_of_steps(data: int, labels: str, **sizes: int) -> Rows:
     """What one step of look-up loses against the best loop, less its half; relative to the labels.
 
-    The best loop and number of steps are those of the mean error.
+    The best loop and number of steps are chosen on other tasks, as the rates are.
     """
-    errors = np.concatenate(list(chosen_errors(labels, seed=data, **sizes).values()))
-    best = errors[errors.mean(1).argmin()]
-    return mean_rows(errors[0] / 2.0 - best)
+    halves = errors_of_halves(labels, count=400, seed=data, **sizes)
+    chosen = np.concatenate([means for means, _ in halves.values()])
+    judged = np.concatenate([errors for _, errors in halves.values()])
+    return mean_rows(judged[0] / 2.0 - judged[chosen.argmin()])
 
 
 _FIRST = parameter_product(labels=("line", "classes"), dim=(8, 16, 32), shown=(8, 16, 32))
