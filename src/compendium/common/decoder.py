@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from spinformer.core.records import record
+from spinformer.language.soft_map_cache import cache_argument
 
 
 @record
@@ -73,8 +74,7 @@ def run_decoder(
         last = [part[:, :, max(part.shape[2] - (span - 1), 0) :] for part in pair]
         kept.update(*last, layer)
     places = torch.arange(start, start + inputs.shape[1])[None]
-    states: Tensor = stack(
-        inputs_embeds=inputs, position_ids=places, cache=kept, use_cache=True
-    ).last_hidden_state
+    options = {cache_argument(stack): kept, "position_ids": places, "use_cache": True}
+    states: Tensor = stack(inputs_embeds=inputs, **options).last_hidden_state
     memory[:] = [(layer.keys[:, :, -span:], layer.values[:, :, -span:]) for layer in kept.layers]
     return states

@@ -8,6 +8,33 @@ import torch
 from torch import Tensor
 
 
+def cache_argument(model: torch.nn.Module) -> str:
+    """Return the name by which a model of transformers takes its KV cache.
+
+    The library has renamed it, and a model ignores arguments that it does not know.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model, with or without its read-out.
+
+    Returns
+    -------
+    str
+        The name of the argument.
+
+    Raises
+    ------
+    ValueError
+        If the model takes no keys and values.
+    """
+    accepted = inspect.signature(model.forward).parameters
+    for name in ("cache", "past_key_values"):
+        if name in accepted:
+            return name
+    raise ValueError("model must keep keys and values to be streamed")
+
+
 class WindowCache:
     """Keys and values of a prefix and of the last tokens of streams, as transformers keeps them.
 
@@ -33,12 +60,8 @@ class WindowCache:
         self._kept = prefix
         self._window = window
         self._cache = DynamicCache()
-        accepted = inspect.signature(model.forward).parameters
-        names = [name for name in ("cache", "past_key_values") if name in accepted]
-        if not names:
-            raise ValueError("model must keep keys and values to be streamed")
-        self._name = names[0]
-        self._positions = "position_ids" in accepted
+        self._name = cache_argument(model)
+        self._positions = "position_ids" in inspect.signature(model.forward).parameters
 
     def read(self, inputs: Tensor, position: int | None) -> Tensor:
         """Read tokens and keep their keys and values.
