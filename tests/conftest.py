@@ -172,7 +172,7 @@ def browser() -> Iterator[object]:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     running = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    running.set_page_load_timeout(60)
+    running.set_page_load_timeout(300)
     yield running
     running.quit()
 

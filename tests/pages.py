@@ -13,8 +13,11 @@ FIGURES = ("landscape", "spins", "module", "map", "recall", "twelve")
 
 
 def until(browser, condition):
-    """Wait until `condition()` is true; return what it gives."""
-    return WebDriverWait(browser, 30).until(lambda _: condition())
+    """Wait until `condition()` is true; return what it gives.
+
+    The limit only ends a test that hangs: on a busy machine a picture may take seconds.
+    """
+    return WebDriverWait(browser, 120).until(lambda _: condition())
 
 
 def wait_for(browser, script):

@@ -44,13 +44,22 @@ spinformer.landscape = (() => {
     return -0.5 * patterns.reduce((sum, x) => sum + dot(x, state) ** 2, 0);
   }
 
-  // ξ − η ∇E: with η = 1 the query becomes the average that attention reads.
+  // ξ − η ∇E: with η = 1 the query becomes the average that attention reads. One pass with a running
+  // maximum, without an array for each step: a plane asks for a million of them.
   function update(patterns, state, beta, step) {
-    const found = look(patterns, state, beta).weights;
-    return [0, 1].map((axis) => {
-      const read = patterns.reduce((sum, x, i) => sum + found[i] * x[axis], 0);
-      return (1 - step) * state[axis] + step * read;
-    });
+    let largest = -Infinity, total = 0, across = 0, along = 0;
+    for (const [x, y] of patterns) {
+      const score = beta * (x * state[0] + y * state[1]);
+      if (score > largest) {
+        const shrunk = Math.exp(largest - score);
+        total *= shrunk; across *= shrunk; along *= shrunk;
+        largest = score;
+      }
+      const weight = Math.exp(score - largest);
+      total += weight; across += weight * x; along += weight * y;
+    }
+    return [(1 - step) * state[0] + (step * across) / total,
+      (1 - step) * state[1] + (step * along) / total];
   }
 
   // States from `query` on until one moves by less than 1e-6, at most `steps` of them, or leaves.
