@@ -68,9 +68,12 @@ def susceptibility(size: int, *, components: int, kind: str, beta: float, seed: 
     rtol=1e-3,
 )
 def settings_b3b(
-    data: int, components: int, kind: str, small: int, times: int, systems: int = 32
+    data: int, components: int, kind: str, small: int, times: int, systems: int = 24
 ) -> Rows:
-    """0.15 minus the distance of the crossing from β = 1, with a bootstrap over the systems."""
+    """0.15 minus the distance of the crossing from β = 1, with a bootstrap over the systems.
+
+    Also the crossing itself with the ends of its interval.
+    """
     logs = np.empty((2, systems, len(BETAS)))
     for one, size in enumerate((small, times * small)):
         for system, column in np.ndindex(systems, len(BETAS)):
@@ -90,11 +93,11 @@ def settings_b3b(
         crossings.append(-level / slope)
     low, high = np.quantile(crossings[1:], (0.025, 0.975))
     (line,) = near_rows((crossings[0], low, high), aim=1.0, within=0.15, runs=systems)
-    return [line | {"crossing": crossings[0]}]
+    return [line | {"crossing": crossings[0], "first": low, "last": high}]
 
 
 def stability_number(beta: float, *, strength: float, field: float, components: int) -> float:
-    r"""λ of infinitely many spins in Gaussian fields with mean square h² = `field`², s = `strength`.
+    r"""λ of infinitely many spins in Gaussian fields of mean square `field`² = h², for s = `strength`.
 
     The cavity field of a spin is normal, with the mean square s² q + h² in all D components
     together, and q = E |⟨u⟩|². A small change of the cavity field is answered by v_∥ along it and
