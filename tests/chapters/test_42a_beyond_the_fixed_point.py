@@ -225,7 +225,7 @@ def test_one_voice_is_not_what_the_map_says():
 def test_a_text_is_judged_by_its_own_voices(monkeypatch):
     """Laws by a script: one voice is 0.4 from the map, a crowd 0.1 more with every token."""
 
-    def scripted(model, windows, *, beta, steps, voices=None):
+    def scripted(model, windows, *, beta, steps, voices=None, seed=0):
         clock = torch.arange(1.0, steps + 1).expand(len(windows), -1)
         # A token is its own distance from the map and the number of its text.
         far = {None: 0.0 * clock, 1: 0.4 + 0.0 * clock, 10_000: 0.1 * clock}[voices]

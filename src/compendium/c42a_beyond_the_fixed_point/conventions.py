@@ -135,12 +135,14 @@ def crowd_rows(
     first: int,
     singles: int = 16,
     crowds: int = 4,
+    seed: int = 0,
 ) -> Rows:
     """How far one voice is outside of NEAR and 10,000 inside of it, the smaller, text by text.
 
     One voice at its first word, the crowd for each number of `tokens`, from the windows `begin`
     (n, T, D) that the map has read for `settle` tokens. Means and Student's intervals over
-    `singles` draws of one voice and `crowds` of the crowd; the text k has the id `first` + k.
+    `singles` draws of one voice and `crowds` of the crowd, from `seed`; the text k has the id
+    `first` + k.
     """
     model, span = decoder(), begin.shape[1]
     windows = follow(model, begin, beta=beta, steps=settle)[:, -span:]
@@ -149,7 +151,7 @@ def crowd_rows(
 
     def spoken(voices: int, draws: int, steps: int) -> Tensor:
         repeated = windows.repeat_interleave(draws, 0)
-        return follow(model, repeated, beta=beta, steps=steps, voices=voices)
+        return follow(model, repeated, beta=beta, steps=steps, voices=voices, seed=seed)
 
     def apart(orbits: Tensor, step: int) -> np.ndarray:
         laws, others = (
@@ -197,6 +199,18 @@ def page_starts(*, span: int, count: int, seed: int) -> Tensor:
     """Windows (count, span, D) from random places of different pages of Python's help."""
     numbers = text_windows(soft_map(window=span), "help", count=count, seed=seed)
     return decoder().embedding[numbers]
+
+
+@stored("confirm_R4", parameter_product(beta=(0.3, 0.4, 0.5, 0.6, 0.8, 1.0)), **_CROWDS)
+def confirm_R4(beta: float, *, count: int = 2, settle: int = 40) -> Rows:
+    """The same from pages of Python's help, other ones and other draws at each β.
+
+    Inside of the region of R4, written before: above β = 0.5 for the next token alone.
+    """
+    first = round(1000 * beta)
+    begin = page_starts(span=4, count=count, seed=first)
+    tokens = (1, 2, 4) if beta <= 0.5 else (1,)
+    return crowd_rows(begin, beta=beta, tokens=tokens, settle=settle, first=first, seed=first)
 
 
 # By so many tokens greedy decoding should be in a loop.
