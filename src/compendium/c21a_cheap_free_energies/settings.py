@@ -157,7 +157,7 @@ FRESH_GROUPS = [
 @stored(
     "confirm_B7b",
     [{"group": group} for group in range(len(FRESH_GROUPS))],
-    seconds=15.0,
+    seconds=10.0,
     within={"value": 0.2, "low": 0.3, "high": 0.3},
 )
 def confirm_b7b(group: int) -> Rows:
@@ -168,7 +168,7 @@ def confirm_b7b(group: int) -> Rows:
     for size, count in FRESH_ERRORS.items():
         for number in range(count):
             seed = 40_000_000 + 100_000 * group + 100 * size + number
-            sweeps = 10_000 if size < 256 else 25_600
+            sweeps = 5_000 if size < 128 else 10_000
             errors.append(theory_errors(kind, size=size, sweeps=sweeps, seed=seed, beta=beta))
             sizes.append(size)
     table = {"size": np.array(sizes)}
