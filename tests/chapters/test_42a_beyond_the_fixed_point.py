@@ -254,13 +254,6 @@ def test_a_loop_must_have_closed_in_time():
     assert [row["value"] for row in found] == [1, -1, -1]
 
 
-def test_exponents_of_streams_are_those_of_the_other_table():
-    """In chaos, as far as they scatter."""
-    stored = dict(groupby(edges.stream_table.read(), "beta"))[1.0]["exponent"]
-    kept = dict(groupby(conventions.settings_R3.read(), "cache"))["kept"]
-    assert kept["value"].mean() == pytest.approx(stored.mean(), abs=0.15)
-
-
 def test_the_open_cells_are_what_the_package_computes():
     names = run_open_cells("42a_beyond_the_fixed_point")
     mixing = torch.as_tensor(names["mixing"])
@@ -350,13 +343,6 @@ def test_streams_are_measured_after_they_were_settled_and_aligned(letters, monke
         assert row["start"] == number
         assert row["exponent"] == pytest.approx(12.0 + 100 * number)  # tokens 10 to 14
         assert row["away"] == pytest.approx(34.5)  # of the last 20 of 45
-    short = {"settle": 3, "align": 2, "measure": 20, "stretches": 4}
-    lines = edges.stream_rows(torch.zeros(5, 8, 2), beta=1.0, first=7, **short)
-    for number, line in enumerate(lines):
-        means = 100 * number + 2 + np.array([2.0, 7.0, 12.0, 17.0])
-        assert line["value"] == pytest.approx(means.mean())
-        assert (line["low"], line["high"]) == pytest.approx(student_interval(means))
-        assert (line["data"], line["runs"]) == (7 + number, 1)
 
 
 def test_a_diagram_shows_places_between_the_mean_word_and_two_words(letters, monkeypatch):
