@@ -78,9 +78,12 @@ def settings_b3b(data: int, components: int, kind: str, size: int, systems: int 
     """
 
     def sampled(spins: int, beta: float) -> np.ndarray:
-        choices = {"components": components, "kind": kind, "beta": beta}
-        first = 1000 * data + spins
-        return np.array([susceptibility(spins, seed=first + k, **choices) for k in range(systems)])
+        found = []
+        for system in range(systems):
+            seed = 1000 * data + spins + system
+            one = susceptibility(spins, components=components, kind=kind, beta=beta, seed=seed)
+            found.append(one)
+        return np.array(found)
 
     before = np.array([sampled(size, beta) for beta in BETAS])
     rng = np.random.default_rng(data)
