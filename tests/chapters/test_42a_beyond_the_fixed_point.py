@@ -53,7 +53,7 @@ def test_returns_tell_rests_cycles_and_curves():
 
 # Torch loads its forward derivatives in a way that it deprecates itself.
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script")
-@pytest.mark.claim("R3d")
+@pytest.mark.claim("R3")
 def test_a_stream_and_its_twin_are_the_map_and_its_derivative():
     model = example_decoder(seed=10)
     betas = torch.tensor([2.0, 5.0, 9.0], dtype=torch.float64)
@@ -225,7 +225,7 @@ def test_one_voice_is_not_what_the_map_says():
 def test_a_text_is_judged_by_its_own_voices(monkeypatch):
     """Laws by a script: one voice is 0.4 from the map, a crowd 0.1 more with every token."""
 
-    def scripted(model, windows, *, beta, steps, voices=None):
+    def scripted(model, windows, *, beta, steps, voices=None, seed=0):
         clock = torch.arange(1.0, steps + 1).expand(len(windows), -1)
         # A token is its own distance from the map and the number of its text.
         far = {None: 0.0 * clock, 1: 0.4 + 0.0 * clock, 10_000: 0.1 * clock}[voices]
@@ -255,16 +255,10 @@ def test_a_loop_must_have_closed_in_time():
 
 
 def test_exponents_of_streams_are_those_of_the_other_table():
-    """Where a stream rests they are the same; where it is chaotic, as far as they scatter."""
-    streams = dict(groupby(edges.stream_table.read(), "beta"))
-    for beta, rows in groupby(edges.cached_table.read(), "beta"):
-        stored = streams[beta]["exponent"]
-        if beta == 1.0:
-            assert rows["value"].mean() == pytest.approx(stored.mean(), abs=0.15)
-        else:
-            # Which texts have come to rest by then depends on the rounding, their rate does not.
-            medians = [np.median(one[one < -0.1]) for one in (rows["value"], stored)]
-            assert medians[0] == pytest.approx(medians[1], abs=0.02)
+    """In chaos, as far as they scatter."""
+    stored = dict(groupby(edges.stream_table.read(), "beta"))[1.0]["exponent"]
+    kept = dict(groupby(conventions.settings_R3.read(), "cache"))["kept"]
+    assert kept["value"].mean() == pytest.approx(stored.mean(), abs=0.15)
 
 
 def test_the_open_cells_are_what_the_package_computes():
@@ -356,13 +350,13 @@ def test_streams_are_measured_after_they_were_settled_and_aligned(letters, monke
         assert row["start"] == number
         assert row["exponent"] == pytest.approx(12.0 + 100 * number)  # tokens 10 to 14
         assert row["away"] == pytest.approx(34.5)  # of the last 20 of 45
-    for beta in (1.0, 0.54):
-        lines = edges.cached_table.rows(8, beta=beta, settle=3, align=2, measure=20, stretches=4)
-        for number, line in enumerate(lines):
-            means = 100 * number + 2 + np.array([2.0, 7.0, 12.0, 17.0])
-            assert line["value"] == pytest.approx(means.mean())
-            assert (line["low"], line["high"]) == pytest.approx(student_interval(means))
-            assert (line["data"], line["runs"]) == (number, 1)
+    short = {"settle": 3, "align": 2, "measure": 20, "stretches": 4}
+    lines = edges.stream_rows(torch.zeros(5, 8, 2), beta=1.0, first=7, **short)
+    for number, line in enumerate(lines):
+        means = 100 * number + 2 + np.array([2.0, 7.0, 12.0, 17.0])
+        assert line["value"] == pytest.approx(means.mean())
+        assert (line["low"], line["high"]) == pytest.approx(student_interval(means))
+        assert (line["data"], line["runs"]) == (7 + number, 1)
 
 
 def test_a_diagram_shows_places_between_the_mean_word_and_two_words(letters, monkeypatch):

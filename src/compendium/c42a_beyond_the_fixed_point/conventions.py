@@ -1,4 +1,4 @@
-"""The map under other conventions: tokens in front of the window, and single texts.
+"""The map under other conventions: tokens in front of the window, a KV cache, and single texts.
 
 Every line of a table is an orbit of its own, with a number in the column `data`.
 Tolerances: a fixed point is the same to 1e-3 on another processor; an orbit in chaos is another
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
+from compendium.c42a_beyond_the_fixed_point.edges import stream_rows
 from compendium.c42a_beyond_the_fixed_point.motions import greedy_loops, loop_table
 from compendium.common.corpora import corpus
 from compendium.common.models import checkpoint, decoder, next_token_distribution
@@ -81,7 +82,14 @@ def orbit_rows(
 
 # At a β where the fixed point is stable: at β = 1 four tokens amplify rounding too much.
 _ORBITS: dict[str, Any] = {
-    "small": {"window": 2, "prefix": "none", "beta": 0.3, "transient": 0, "steps": 4},
+    "small": {
+        "window": 2,
+        "prefix": "none",
+        "cache": "none",
+        "beta": 0.3,
+        "transient": 0,
+        "steps": 4,
+    },
     "seconds": 10.0,
     "within": {"value": 0.002, "low": 0.01, "high": 0.01, "length": 0.001},
 }
@@ -97,26 +105,56 @@ def prefix_rows(
     return [{"data": first + k} | row for k, row in enumerate(rows)]
 
 
-@stored("settings_R3", parameter_product(window=(4,), prefix=PREFIXES, beta=(1.0,)), **_ORBITS)
+def cache_rows(soft: SoftTokenMap, windows: Tensor, *, beta: float, first: int) -> Rows:
+    """As `orbit_rows` with a KV cache as long as the window, regimes by their exponents alone."""
+    length = soft.fixed_point(beta=beta, throw=False).value.norm().item()
+    rows = []
+    for row in stream_rows(windows, beta=beta, first=first):
+        moving = "fixed point" if row["high"] < 0 else "undecided"
+        regime = "chaotic" if row["low"] > 0 else moving
+        rows.append(row | {"regime": regime, "length": length})
+    return rows
+
+
+_CACHED = {"prefix": "none", "cache": "kept", "beta": 1.0}
+_PREFIXED = parameter_product(window=(4,), prefix=PREFIXES, cache=("none",), beta=(1.0,))
+
+
+@stored("settings_R3", [*_PREFIXED, {"window": 8, **_CACHED}], **_ORBITS)
 def settings_R3(
-    window: int, *, prefix: str, beta: float, transient: int = 60, steps: int = 40
+    window: int, *, prefix: str, cache: str, beta: float, transient: int = 60, steps: int = 40
 ) -> Rows:
-    """Orbits from four texts with each prefix, 60 tokens dropped and 40 measured."""
+    """Orbits from four texts with each prefix, 60 tokens dropped and 40 measured.
+
+    With a KV cache from sixteen texts and nothing in front.
+    """
     soft = soft_map(prefix, window=window)
+    if cache == "kept":
+        return cache_rows(soft, text_starts(decoder(), span=window), beta=beta, first=0)
     return prefix_rows(
         soft, prefix, beta=beta, corpus="texts", seed=5, transient=transient, steps=steps
     )
 
 
-_CONFIRMED = [prefix for prefix in PREFIXES if prefix != "first token"]
+_CONFIRMED = [unit for unit in _PREFIXED if unit["prefix"] != "first token"]
 
 
-@stored("confirm_R3", parameter_product(window=(4,), prefix=_CONFIRMED, beta=(1.0,)), **_ORBITS)
+@stored(
+    "confirm_R3",
+    [*_CONFIRMED, *({"window": window, **_CACHED} for window in (6, 12))],
+    **_ORBITS,
+)
 def confirm_R3(
-    window: int, *, prefix: str, beta: float, transient: int = 60, steps: int = 40
+    window: int, *, prefix: str, cache: str, beta: float, transient: int = 60, steps: int = 40
 ) -> Rows:
-    """The same from four pages of Python's help, with each prefix of the region."""
+    """The same from four pages of Python's help with each prefix of the region.
+
+    With a KV cache from eight pages for each of two windows.
+    """
     soft = soft_map(prefix, window=window)
+    if cache == "kept":
+        pages = page_starts(span=window, count=8, seed=window)
+        return cache_rows(soft, pages, beta=beta, first=1000 * window)
     return prefix_rows(
         soft, prefix, beta=beta, corpus="help", seed=6, transient=transient, steps=steps
     )
@@ -135,12 +173,14 @@ def crowd_rows(
     first: int,
     singles: int = 16,
     crowds: int = 4,
+    seed: int = 0,
 ) -> Rows:
     """How far one voice is outside of NEAR and 10,000 inside of it, the smaller, text by text.
 
     One voice at its first word, the crowd for each number of `tokens`, from the windows `begin`
     (n, T, D) that the map has read for `settle` tokens. Means and Student's intervals over
-    `singles` draws of one voice and `crowds` of the crowd; the text k has the id `first` + k.
+    `singles` draws of one voice and `crowds` of the crowd, from `seed`; the text k has the id
+    `first` + k.
     """
     model, span = decoder(), begin.shape[1]
     windows = follow(model, begin, beta=beta, steps=settle)[:, -span:]
@@ -149,7 +189,7 @@ def crowd_rows(
 
     def spoken(voices: int, draws: int, steps: int) -> Tensor:
         repeated = windows.repeat_interleave(draws, 0)
-        return follow(model, repeated, beta=beta, steps=steps, voices=voices)
+        return follow(model, repeated, beta=beta, steps=steps, voices=voices, seed=seed)
 
     def apart(orbits: Tensor, step: int) -> np.ndarray:
         laws, others = (
@@ -197,6 +237,18 @@ def page_starts(*, span: int, count: int, seed: int) -> Tensor:
     """Windows (count, span, D) from random places of different pages of Python's help."""
     numbers = text_windows(soft_map(window=span), "help", count=count, seed=seed)
     return decoder().embedding[numbers]
+
+
+@stored("confirm_R4", parameter_product(beta=(0.3, 0.4, 0.5, 0.6, 0.8, 1.0)), **_CROWDS)
+def confirm_R4(beta: float, *, count: int = 2, settle: int = 40) -> Rows:
+    """The same from pages of Python's help, other ones and other draws at each β.
+
+    Inside of the region of R4, written before: above β = 0.5 for the next token alone.
+    """
+    first = round(1000 * beta)
+    begin = page_starts(span=4, count=count, seed=first)
+    tokens = (1, 2, 4) if beta <= 0.5 else (1,)
+    return crowd_rows(begin, beta=beta, tokens=tokens, settle=settle, first=first, seed=first)
 
 
 # By so many tokens greedy decoding should be in a loop.

@@ -203,31 +203,23 @@ def stream_table(
     return rows_of(start=np.arange(16), exponent=growth[align:].mean(0), away=away)
 
 
-@stored(
-    "settings_R3d",
-    parameter_product(span=(8,), beta=(0.54, 1.0)),
-    # Below chaos: in five tokens rounding moves a mean at 0.54 by 0.1 nats, here by 0.01.
-    small={"span": 8, "beta": 0.3, "settle": 1, "align": 1, "measure": 3, "stretches": 3},
-    seconds=3.0,
-    within={"value": 0.05, "low": 0.15, "high": 0.15},
-)
-def cached_table(
-    span: int,
+def stream_rows(
+    windows: Tensor,
     *,
     beta: float,
+    first: int,
     settle: int = 60,
     align: int = 20,
     measure: int = 50,
     stretches: int = 10,
 ) -> Rows:
-    """Exponent of each stream.
+    """Exponent of the stream from each window, with the id `first` + k.
 
-    Intervals are Student's over `stretches` of the measured tokens. Every text is a run.
+    Intervals are Student's over `stretches` of the measured tokens.
     """
-    model, betas = decoder(), torch.full((16,), beta)
-    windows = text_starts(model, span=span)
+    betas = torch.full((len(windows),), beta)
     steps = settle + align + measure
-    growth = stream(model, windows, betas=betas, steps=steps, settle=settle)[1][align:]
+    growth = stream(decoder(), windows, betas=betas, steps=steps, settle=settle)[1][align:]
     rates = growth.reshape(stretches, -1, len(windows)).mean(1)
-    rows = [{"data": k} | mean_rows(rates[:, k])[0] for k in range(len(windows))]
+    rows = [{"data": first + k} | mean_rows(rates[:, k])[0] for k in range(len(windows))]
     return [row | {"runs": 1} for row in rows]

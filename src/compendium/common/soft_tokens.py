@@ -108,10 +108,16 @@ def mean_word(
 
 
 def follow(
-    model: Decoder, windows: Tensor, *, beta: float | Tensor, steps: int, voices: int | None = None
+    model: Decoder,
+    windows: Tensor,
+    *,
+    beta: float | Tensor,
+    steps: int,
+    voices: int | None = None,
+    seed: int = 0,
 ) -> Tensor:
     """Windows (B, T, D) with the `steps` tokens after them, by the map or by the mean of voices."""
-    generator, orbit = np.random.default_rng(0), windows
+    generator, orbit = np.random.default_rng(seed), windows
     for _ in range(steps):
         chances = next_token_distribution(model, orbit[:, -windows.shape[1] :], beta=beta)
         plain = chances @ model.embedding
