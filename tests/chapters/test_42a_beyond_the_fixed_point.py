@@ -222,7 +222,7 @@ def test_one_voice_is_not_what_the_map_says():
         assert distance[5] / distance[3] == pytest.approx(0.1, rel=0.5)
 
 
-def test_a_text_is_judged_by_its_own_voices(monkeypatch):
+def test_a_text_is_judged_by_its_own_samples(monkeypatch):
     """Laws by a script: one sample is 0.4 from the map, many 0.1 more with every token."""
 
     def scripted(model, windows, *, beta, steps, samples=None, seed=0):
