@@ -215,20 +215,20 @@ def test_behind_its_first_token_small_distances_shrink():
 
 @pytest.mark.claim("R4")
 def test_one_voice_is_not_what_the_map_says():
-    for _, rows in groupby(motions.voices_table.read(), "beta"):
+    for _, rows in groupby(motions.samples_table.read(), "beta"):
         distance = rows["distance"][rows["step"] == 1]
-        # More voices are nearer to the map, from one to a hundred thousand, and many as 1/√N.
+        # More samples are nearer to the map, from one to a hundred thousand, and many as 1/√N.
         assert (np.diff(distance) < 0).all()
         assert distance[5] / distance[3] == pytest.approx(0.1, rel=0.5)
 
 
-def test_a_text_is_judged_by_its_own_voices(monkeypatch):
-    """Laws by a script: one voice is 0.4 from the map, a crowd 0.1 more with every token."""
+def test_a_text_is_judged_by_its_own_samples(monkeypatch):
+    """Laws by a script: one sample is 0.4 from the map, many 0.1 more with every token."""
 
-    def scripted(model, windows, *, beta, steps, voices=None, seed=0):
+    def scripted(model, windows, *, beta, steps, samples=None, seed=0):
         clock = torch.arange(1.0, steps + 1).expand(len(windows), -1)
         # A token is its own distance from the map and the number of its text.
-        far = {None: 0.0 * clock, 1: 0.4 + 0.0 * clock, 10_000: 0.1 * clock}[voices]
+        far = {None: 0.0 * clock, 1: 0.4 + 0.0 * clock, 10_000: 0.1 * clock}[samples]
         said = torch.stack([far, windows[:, :1, 1].expand(-1, steps)], -1)
         return torch.cat([windows, said], 1)
 

@@ -138,11 +138,11 @@ def crowd_rows(
     crowds: int = 4,
     seed: int = 0,
 ) -> Rows:
-    """How far one voice is outside of NEAR and 10,000 inside of it, the smaller, text by text.
+    """How far one sample is outside of NEAR and 10,000 inside of it, the smaller, text by text.
 
-    One voice at its first word, the crowd for each number of `tokens`, from the windows `begin`
+    One sample at its first word, all of them for each number of `tokens`, from the windows `begin`
     (n, T, D) that the map has read for `settle` tokens. Means and Student's intervals over
-    `singles` draws of one voice and `crowds` of the crowd, from `seed`; the text k has the id
+    `singles` draws of one sample and `crowds` of all, from `seed`; the text k has the id
     `first` + k.
     """
     model, span = decoder(), begin.shape[1]
@@ -150,9 +150,9 @@ def crowd_rows(
     longest = max(tokens)
     plain = follow(model, windows, beta=beta, steps=longest)
 
-    def spoken(voices: int, draws: int, steps: int) -> Tensor:
+    def spoken(samples: int, draws: int, steps: int) -> Tensor:
         repeated = windows.repeat_interleave(draws, 0)
-        return follow(model, repeated, beta=beta, steps=steps, voices=voices, seed=seed)
+        return follow(model, repeated, beta=beta, steps=steps, samples=samples, seed=seed)
 
     def apart(orbits: Tensor, step: int) -> np.ndarray:
         laws, others = (
@@ -188,9 +188,9 @@ _CROWDS: dict[str, Any] = {
 
 @stored("settings_R4", parameter_product(beta=(0.5, 1.0)), **_CROWDS)
 def settings_R4(beta: float, *, count: int = 16, settle: int = 40) -> Rows:
-    """One voice and ten thousand from pieces of the seven texts, for one, two and four tokens.
+    """One sample and ten thousand from pieces of the seven texts, for one, two and four tokens.
 
-    At β = 0.5 all texts have come to the rest, and differ by the draws of their voices alone.
+    At β = 0.5 all texts have come to the rest, and differ by their samples alone.
     """
     begin = text_starts(decoder(), span=4, count=count + 1)[1:]
     return crowd_rows(begin, beta=beta, tokens=(1, 2, 4), settle=settle, first=0)
