@@ -36,7 +36,7 @@ def test_multipliers_are_eigenvalues_of_the_dense_derivative():
 
 
 @pytest.mark.claim("R1")
-def test_voices_leave_the_map_by_the_noise_of_one_word():
+def test_samples_leave_the_map_by_the_noise_of_one_word():
     model = example_decoder(seed=2)
     window = word_windows(model, span=3)
     chances = next_token_distribution(model, window, beta=2.0)[0]

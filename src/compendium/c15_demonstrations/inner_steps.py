@@ -8,18 +8,18 @@ Two inner loops read the same demonstrations (x_i, y_i) and answer a query x:
                   is a layer of softmax attention.
 
 Labels are linear in x ("line") or those of the nearer one of two prototypes ("classes"). The
-variance of the k-th coordinate of linear inputs falls as 1/k^decay, so that inputs with decay 0 have
-no preferred direction. β, the rate and the number of steps are chosen on half of the tasks and
-judged on the other half.
+variance of the k-th coordinate of linear inputs falls as 1/k^decay, so that inputs with decay 0
+have no preferred direction. β, the rate and the number of steps are chosen on half of the tasks
+and judged on the other half.
 
 Criterion of A16c, written before its table: it is restrictive to confine the inner loop to one step
 of look-up if the best of 1 to 16 steps of either loop has less than half of its squared error, with
 the whole 95 % interval over the tasks, for both kinds of labels and at all sizes. Expected: for
 labels on a line alone, by steps of regression, while more steps of look-up lead away from them.
 
-The first tables had decay 2 alone. With decay 0 and fewer demonstrations than directions the line is
-not determined, and no loop halves the error. The present region was written then: labels on a line
-that are determined by the demonstrations, or by a few directions.
+The first tables had decay 2 alone. With decay 0 and fewer demonstrations than directions the line
+is not determined, and no loop halves the error. The present region was written then: labels on a
+line that are determined by the demonstrations, or by a few directions.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""The map under other conventions: tokens in front of the window, a KV cache, and single texts.
+"""The map under other conventions: tokens in front of the window, and single texts.
 
 Every line of a table is an orbit of its own, with a number in the column `data`.
 Tolerances: a fixed point is the same to 1e-3 on another processor; an orbit in chaos is another
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
-from compendium.c42a_beyond_the_fixed_point.edges import stream_rows
+from compendium.c42a_beyond_the_fixed_point.edges import stream_exponents
 from compendium.c42a_beyond_the_fixed_point.motions import greedy_loops, loop_table
 from compendium.common.corpora import corpus
 from compendium.common.models import checkpoint, decoder, next_token_distribution
@@ -82,14 +82,7 @@ def orbit_rows(
 
 # At a β where the fixed point is stable: at β = 1 four tokens amplify rounding too much.
 _ORBITS: dict[str, Any] = {
-    "small": {
-        "window": 2,
-        "prefix": "none",
-        "cache": "none",
-        "beta": 0.3,
-        "transient": 0,
-        "steps": 4,
-    },
+    "small": {"window": 2, "prefix": "none", "beta": 0.3, "transient": 0, "steps": 4},
     "seconds": 10.0,
     "within": {"value": 0.002, "low": 0.01, "high": 0.01, "length": 0.001},
 }
@@ -105,56 +98,26 @@ def prefix_rows(
     return [{"data": first + k} | row for k, row in enumerate(rows)]
 
 
-def cache_rows(soft: SoftTokenMap, windows: Tensor, *, beta: float, first: int) -> Rows:
-    """As `orbit_rows` with a KV cache as long as the window, regimes by their exponents alone."""
-    length = soft.fixed_point(beta=beta, throw=False).value.norm().item()
-    rows = []
-    for row in stream_rows(windows, beta=beta, first=first):
-        moving = "fixed point" if row["high"] < 0 else "undecided"
-        regime = "chaotic" if row["low"] > 0 else moving
-        rows.append(row | {"regime": regime, "length": length})
-    return rows
-
-
-_CACHED = {"prefix": "none", "cache": "kept", "beta": 1.0}
-_PREFIXED = parameter_product(window=(4,), prefix=PREFIXES, cache=("none",), beta=(1.0,))
-
-
-@stored("settings_R3", [*_PREFIXED, {"window": 8, **_CACHED}], **_ORBITS)
+@stored("settings_R3", parameter_product(window=(4,), prefix=PREFIXES, beta=(1.0,)), **_ORBITS)
 def settings_R3(
-    window: int, *, prefix: str, cache: str, beta: float, transient: int = 60, steps: int = 40
+    window: int, *, prefix: str, beta: float, transient: int = 60, steps: int = 40
 ) -> Rows:
-    """Orbits from four texts with each prefix, 60 tokens dropped and 40 measured.
-
-    With a KV cache from sixteen texts and nothing in front.
-    """
+    """Orbits from four texts with each prefix, 60 tokens dropped and 40 measured."""
     soft = soft_map(prefix, window=window)
-    if cache == "kept":
-        return cache_rows(soft, text_starts(decoder(), span=window), beta=beta, first=0)
     return prefix_rows(
         soft, prefix, beta=beta, corpus="texts", seed=5, transient=transient, steps=steps
     )
 
 
-_CONFIRMED = [unit for unit in _PREFIXED if unit["prefix"] != "first token"]
+_CONFIRMED = [prefix for prefix in PREFIXES if prefix != "first token"]
 
 
-@stored(
-    "confirm_R3",
-    [*_CONFIRMED, *({"window": window, **_CACHED} for window in (6, 12))],
-    **_ORBITS,
-)
+@stored("confirm_R3", parameter_product(window=(4,), prefix=_CONFIRMED, beta=(1.0,)), **_ORBITS)
 def confirm_R3(
-    window: int, *, prefix: str, cache: str, beta: float, transient: int = 60, steps: int = 40
+    window: int, *, prefix: str, beta: float, transient: int = 60, steps: int = 40
 ) -> Rows:
-    """The same from four pages of Python's help with each prefix of the region.
-
-    With a KV cache from eight pages for each of two windows.
-    """
+    """The same from four pages of Python's help, with each prefix of the region."""
     soft = soft_map(prefix, window=window)
-    if cache == "kept":
-        pages = page_starts(span=window, count=8, seed=window)
-        return cache_rows(soft, pages, beta=beta, first=1000 * window)
     return prefix_rows(
         soft, prefix, beta=beta, corpus="help", seed=6, transient=transient, steps=steps
     )
@@ -249,6 +212,19 @@ def confirm_R4(beta: float, *, count: int = 2, settle: int = 40) -> Rows:
     begin = page_starts(span=4, count=count, seed=first)
     tokens = (1, 2, 4) if beta <= 0.5 else (1,)
     return crowd_rows(begin, beta=beta, tokens=tokens, settle=settle, first=first, seed=first)
+
+
+@stored(
+    "fresh_streams",
+    parameter_product(span=(6, 12), beta=(1.0,)),
+    small={"span": 6, "beta": 0.3, "count": 2, "settle": 1, "align": 1, "measure": 3},
+    seconds=5.0,
+    within={"exponent": 0.05},
+)
+def fresh_streams(span: int, *, beta: float, count: int = 8, **lengths: int) -> Rows:
+    """Exponents of streams with a KV cache from pages of Python's help, others for each length."""
+    starts = page_starts(span=span, count=count, seed=span)
+    return rows_of(exponent=stream_exponents(starts, beta=beta, **lengths)[1])
 
 
 # By so many tokens greedy decoding should be in a loop.
