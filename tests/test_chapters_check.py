@@ -281,7 +281,7 @@ def test_who_follows_the_guide_until_check_is_clean_is_green_in_the_tests(built_
     edit(built_checkout / SOURCE, "to** nothing", "to** [it](02_lattice.md)")
     assert call(built_checkout, "build").exit_code == 0
     assert call(built_checkout, "check").output == "checked all chapters and claims: no fault\n"
-    files = ("conftest.py", "open_cells.py", "test_notebooks.py", "nbval.cfg")
+    files = ("conftest.py", "open_cells.py", "small_runs.py", "test_notebooks.py", "nbval.cfg")
     for file in (*files, "../notebooks/conftest.py"):
         shutil.copy(ROOT / "tests" / file, built_checkout / "tests" / file)
     settings = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", ".", "-p", "no:cacheprovider"]
