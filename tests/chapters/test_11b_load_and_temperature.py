@@ -9,8 +9,9 @@ from scipy.optimize import brentq
 from scipy.special import erf
 from scipy.stats import norm
 
-from compendium.c11b_load_and_temperature import study
+from compendium.c11b_load_and_temperature import generalization, study
 from compendium.common.classical_capacity import retrieval_load
+from spinformer.hopfield.discrete import energy
 
 # E over a unit normal, by a library's adaptive quadrature.
 average = partial(norm.expect, lb=-12, ub=12, limit=400, epsabs=1e-12, epsrel=1e-12)
@@ -179,3 +180,45 @@ def test_open_cells_find_the_capacity_and_the_melting_of_the_package():
     assert cells["highest_temperature"] == pytest.approx(melting, abs=1e-3)
     state = study.replica_state(0.08, temperature=0.3)
     assert cells["retrieved_overlap"](0.08, 0.3) == pytest.approx(state.overlap, abs=1e-9)
+
+
+@pytest.mark.claim("A7b")
+@pytest.mark.parametrize(("name", "bar"), [("power 2", 0.06), ("power 3", 0.1), ("power 4", 0.1)])
+def test_an_example_is_lost_where_the_field_of_the_others_is_larger(name, bar):
+    """M at which turning a wrong spin of an example costs no energy on average, by energies."""
+    dim = 400
+    quality = 0.7
+    separation = generalization.separation_of(name, dim=dim)
+    rng = np.random.default_rng(5)
+    counts = np.arange(2, 31, 4)
+    costs = []
+    for count in counts:
+        cost = []
+        for _ in range(30):
+            right = rng.random((count, dim)) < 0.5 * (1.0 + quality)
+            patterns = np.where(right, 1.0, -1.0)
+            wrong = rng.choice(np.flatnonzero(~right[0]), 10, replace=False)
+            turned = np.where(np.arange(dim) == wrong[:, None], 1.0, patterns[0])
+            before = energy(patterns, states=patterns[:1], separation=separation)
+            after = energy(patterns, states=turned, separation=separation)
+            cost.append(np.mean(after - before))
+        costs.append(np.mean(cost))
+    slope, level = np.polyfit(counts, costs, 1)
+    limit = generalization.example_limit(name, dim=dim, quality=quality)
+    assert -level / slope == pytest.approx(limit, rel=bar)
+
+
+def test_one_stored_example_is_recalled_and_many_are_averaged():
+    """One keeps all and draws new ones to itself; very many at equal weight leave the prototype."""
+    choices = {"dim": 400, "quality": 0.5, "seed": 3}
+    for name in generalization.ENERGIES:
+        kept, new = generalization.kept_and_generalized(name, examples=1, classes=1, **choices)
+        assert kept == 1.0
+        # It is as far from the prototype as the new one was.
+        assert new == pytest.approx(0.0, abs=0.15)
+    kept, new = generalization.kept_and_generalized("power 2", examples=60, classes=1, **choices)
+    assert kept == pytest.approx(0.0, abs=0.1)
+    assert new == pytest.approx(1.0, abs=0.02)
+    for name, beta in (("attention", 0.1), ("attention at 2β", 0.2)):
+        separation = generalization.separation_of(name, dim=100)
+        assert separation(np.array([3.0])) == pytest.approx(np.exp(3.0 * beta))

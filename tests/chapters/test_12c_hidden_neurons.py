@@ -1,5 +1,7 @@
 """The two-layer network against Newton's equation, its own energy and its eigenvalues."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from scipy.integrate import solve_ivp
 from scipy.optimize import approx_fprime
 from scipy.special import logsumexp
 
-from compendium.c12c_hidden_neurons import study
+from compendium.c12c_hidden_neurons import boltzmann, study
 from spinformer.hopfield import continuous
 
 BETA = 1.5
@@ -164,3 +166,63 @@ def test_the_line_of_a_ratio_counts_queries_that_end_elsewhere(monkeypatch):
     assert study.confirm_A9b.rows(4, start="empty", ratio=3.0, beta=0.7) == [row]
     study.settings_A9b.rows(4, start="in balance", ratio=3.0, beta=0.7)
     assert asked[-1] == (0.7, 3.0, False)
+
+
+@pytest.mark.claim("A18d")
+def test_machines_are_gibbs_distributions_and_attention_is_one_of_them():
+    """Energies by hand; products without couplings; attention as strong mutual inhibition."""
+    rng = np.random.default_rng(1)
+    states = np.array(list(product((-1.0, 1.0), repeat=4)))
+    features = boltzmann.machine("unrestricted", 2, visible=2)
+    theta = rng.normal(size=features.shape[-1])
+    biases = theta[:4]
+    couplings = np.zeros((4, 4))
+    couplings[np.triu_indices(4, 1)] = theta[4:]
+    joint = np.exp(states @ biases + np.einsum("si,ij,sj->s", states, couplings, states))
+    seen = joint.reshape(4, 4).sum(1) / joint.sum()
+    np.testing.assert_allclose(np.exp(boltzmann.log_probabilities(features, theta)), seen)
+    # Restricted: ln p is a sum of ln cosh, up to a constant.
+    features = boltzmann.machine("restricted", 3, visible=4)
+    theta = rng.normal(size=features.shape[-1])
+    between = theta[7:].reshape(4, 3)
+    plain = states @ theta[:4] + np.log(np.cosh(states @ between + theta[4:7])).sum(1)
+    found = boltzmann.log_probabilities(features, theta)
+    np.testing.assert_allclose(found - found[0], plain - plain[0])
+    # Attention: hidden units 0 or 1 that exclude each other, among all couplings that there are.
+    patterns = rng.normal(size=(3, 4))
+    bias = np.array([0.0, 0.3, -0.4])
+    features = boltzmann.machine("attention", 3, visible=4)
+    found = boltzmann.log_probabilities(features, np.concatenate([bias[1:], patterns.ravel()]))
+    units = np.array(list(product((0.0, 1.0), repeat=3)))
+    active = units.sum(1)
+    gain = 20.0 * active - 30.0 * active * (active - 1)
+    joint = np.exp(states @ patterns.T @ units.T + units @ bias + gain)
+    np.testing.assert_allclose(np.exp(found), joint.sum(1) / joint.sum(), rtol=1e-6)
+    weights = joint[5] / joint[5].sum()
+    scores = np.exp(patterns @ states[5] + bias)
+    np.testing.assert_allclose(weights @ units, scores / scores.sum(), rtol=1e-6)
+
+
+def test_the_best_machine_of_a_target_that_it_can_reach_is_found():
+    """A pairwise target: nothing is left without hidden spins of an unrestricted machine."""
+    states = np.array(list(product((-1.0, 1.0), repeat=boltzmann.VISIBLE)))
+    draw = np.random.default_rng(2)
+    energy = np.einsum("si,ij,sj->s", states, 0.3 * draw.normal(size=(6, 6)), states)
+    target = np.exp(energy) / np.exp(energy).sum()
+    for hidden in (0, 1):
+        features = boltzmann.machine("unrestricted", hidden)
+        assert boltzmann.best_divergence(features, target, starts=1) < 1e-5
+    # Independent spins: what is left is their mutual information.
+    marginal = (1 + states * (target @ states)) / 2
+    left = target @ (np.log(target) - np.log(marginal).sum(1))
+    found = boltzmann.best_divergence(boltzmann.machine("restricted", 0), target, starts=1)
+    assert found == pytest.approx(left, rel=1e-4)
+    for kind in boltzmann.TARGETS:
+        drawn = boltzmann.draw_target(kind, seed=3)
+        assert drawn.sum() == pytest.approx(1.0)
+        assert drawn.min() > 0.0
+    both = [
+        boltzmann.best_divergence(boltzmann.machine("attention", n), target, seed=5) for n in (3, 4)
+    ]
+    found = boltzmann.divergence_at("attention", parameters=24, target=target, seed=5)
+    assert found == pytest.approx((3 * both[0] + 4 * both[1]) / 7)

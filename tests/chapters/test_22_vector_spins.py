@@ -9,12 +9,15 @@ from scipy import stats
 from scipy.special import gamma, iv
 
 from compendium.c22_vector_spins import settings as advantages, study
+from compendium.c22_vector_spins.glass import MANY, stability_number, susceptibility
 from compendium.c22_vector_spins.settings import log_ratio
 from compendium.c22_vector_spins.study import METHODS, reaction, solve_adaptive_tap
 from spinformer.core.solve import NotConverged, Status
 from spinformer.core.special import log_sphere_integral, mean_alignment
 from spinformer.spins.exact_vectors import three_spins, two_spins
+from spinformer.spins.ising import gaussian_couplings
 from spinformer.spins.mean_field import solve_mean_field
+from spinformer.spins.replica_symmetry import almeida_thouless_beta
 from spinformer.spins.solvers import solve_saddle_point
 
 DOUBLE = torch.float64
@@ -327,3 +330,39 @@ def test_the_advantage_of_adaptive_tap_is_that_over_the_best_rival(monkeypatch):
     (row,) = advantages.advantage_rows(7, components=3, strength=0.2, field=0.9)
     half = 0.1 * stats.t.ppf(0.975, 11)
     assert (row["value"] - row["low"], row["high"] - row["value"]) == pytest.approx((half, half))
+
+
+@pytest.mark.claim("B3b")
+def test_the_spin_glass_of_vector_spins_against_other_theories():
+    """Ising spins, zero temperature, and the susceptibility of solved systems in fields."""
+    for field in (0.2, 1.0):
+        beta = almeida_thouless_beta(field_std=field)
+        found = stability_number(beta, strength=1.0, field=field, components=1)
+        assert found == pytest.approx(1.0, abs=1e-4)
+    # v_perp is the inverse of the local field, and h^2 = s^2/(D - 2) is on the line.
+    found = stability_number(1e4, strength=1.5, field=1.5 / np.sqrt(6), components=8)
+    assert found == pytest.approx(1.0, abs=5e-3)
+    # Many components: chi = v^2/(1 - lambda) of systems that are solved, whose spins respond by
+    # half the inverse of V, beside lambda itself as the fraction of the field due to others.
+    size = 300
+    strength = 1.4
+    rng = np.random.default_rng(2)
+    pair = strength * gaussian_couplings(size, symmetry=1.0, seed=rng)
+    fields = torch.tensor(rng.standard_normal((size, 600)))
+    solved = solve_saddle_point(torch.tensor(pair / 2), fields=fields, beta=1.0)
+    inner = (torch.diag(solved.saddle.value) - torch.tensor(pair / 2)).inverse() / 2
+    chi = float(inner.square().sum()) / size
+    local = inner.diagonal().square().mean().item()
+    lam = stability_number(1.0, strength=strength, field=1.0, components=5000)
+    q = float((solved.magnetization.square().sum(-1) / 600).mean())
+    assert lam == pytest.approx(strength**2 * q / (strength**2 * q + 1), abs=0.01)
+    assert chi == pytest.approx(local / (1 - lam), rel=0.05)
+
+
+def test_the_susceptibility_of_a_free_pair_and_of_many_paths():
+    """Two Ising spins exactly; and 1/(1 - beta^2) of systems before the glass."""
+    (bond,) = gaussian_couplings(2, symmetry=1.0, seed=4)[0, 1:]
+    found = susceptibility(2, components=1, kind="normal", beta=0.9, seed=4)
+    assert found == pytest.approx(1 + np.tanh(0.9 * bond) ** 2, abs=0.03)
+    found = [susceptibility(400, components=MANY, kind="signs", beta=0.6, seed=k) for k in (1, 2)]
+    assert np.mean(found) == pytest.approx(1 / (1 - 0.36), rel=0.04)
