@@ -214,7 +214,11 @@ def test_what_a_cell_drew_needs_words_and_is_one_drawing(built_checkout, call):
         path.write_text(text.replace(cell, head + count * draw + cell), encoding="utf-8")
         assert call(built_checkout, "build").exit_code == 0
         lines = call(built_checkout, "check").output
-        assert problem in lines
+        # At the first line of the cell's code.
+        whole = path.read_text(encoding="utf-8")
+        start = whole.index(head + count * draw + cell) + len(head)
+        first = whole.count("\n", 0, start) + 1
+        assert f"{SOURCE}:{first}: {problem}" in lines or not problem, lines
         assert problem or "no fault" in lines
 
 

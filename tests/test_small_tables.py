@@ -186,47 +186,9 @@ CASES = [
         "42_generator_as_a_map:circles", {"CIRCLES": {8: (1.0, 3.0)}}, span=8, settle=8, measure=8
     ),
     case("42_generator_as_a_map:onset", span=8, settle=20, block=4),
-    case("42_generator_as_a_map:noise", beta=1.0, voices=100),
     case(f"{C42A}:branches", span=8, steps=3, values=3),
     case(f"{C42A}:card", span=4, beta=5.0, count=1, settle=0, measure=4, last=2),
     case(f"{C42A}:cold", span=4, beta=16.0, steps=12, last=4),
-    case(f"{C42A}:settings_R3", window=2, prefix="template", beta=3.0, transient=0, steps=4),
-    case(
-        f"{C42A}:controls", weights="shuffled attention", parts="all", settle=0, measure=4, last=2
-    ),
-    case(f"{C42A}:diagram", span=8, steps=12, streams=12, last=4),
-    case(f"{C42A}:lives", span=4, beta=0.3, horizon=60),
-    case(f"{C42A}:loops", span=4, horizon=60),
-    case(f"{C42A}:motions", span=4, count=2, settle=0, measure=4, last=2),
-    case(f"{C42A}:prompts", beta=3.0, steps=12),
-    case(f"{C42A}:settings_R3d", span=8, beta=3.0, settle=1, align=1, measure=3, stretches=3),
-    case(f"{C42A}:settings_R4", beta=1.0, count=2, settle=1),
-    case(f"{C42A}:streams", span=8, beta=3.0, settle=1, align=1, measure=2),
-    case(f"{C42A}:untrained", weights="fresh", draw=1, span=4, settle=0, measure=4, last=2),
-    case(f"{C42A}:voices", beta=1.0, voices=100, steps=3),
-    case("42b_heads_that_generate:by_text", corpus="texts", count=2, blocks=2),
-    case("42b_heads_that_generate:heads", layer=1),
-    case(
-        "42c_what_left_the_window:settings_R9",
-        data=0,
-        window=2,
-        beta=1.0,
-        corpus="texts",
-        pairs=2,
-        copies=4,
-    ),
-    case("42c_what_left_the_window:left", span=4, beta=1.0, count=8),
-    case("42c_what_left_the_window:recurrences", source="texts"),
-    case("42c_what_left_the_window:settings_R10", data=0),
-    case("42d_while_a_model_learns:atlas", window=2, prefix="first token", transient=2, steps=6),
-    case(
-        "42d_while_a_model_learns:learning",
-        size="small",
-        seed=0,
-        checkpoints=(0, 2),
-        transient=2,
-        steps=6,
-    ),
 ]
 
 
