@@ -214,7 +214,11 @@ def test_what_a_cell_drew_needs_words_and_is_one_drawing(built_checkout, call):
         path.write_text(text.replace(cell, head + count * draw + cell), encoding="utf-8")
         assert call(built_checkout, "build").exit_code == 0
         lines = call(built_checkout, "check").output
-        assert problem in lines
+        # At the first line of the cell's code.
+        whole = path.read_text(encoding="utf-8")
+        start = whole.index(head + count * draw + cell) + len(head)
+        first = whole.count("\n", 0, start) + 1
+        assert f"{SOURCE}:{first}: {problem}" in lines or not problem, lines
         assert problem or "no fault" in lines
 
 
@@ -281,7 +285,7 @@ def test_who_follows_the_guide_until_check_is_clean_is_green_in_the_tests(built_
     edit(built_checkout / SOURCE, "to** nothing", "to** [it](02_lattice.md)")
     assert call(built_checkout, "build").exit_code == 0
     assert call(built_checkout, "check").output == "checked all chapters and claims: no fault\n"
-    files = ("conftest.py", "open_cells.py", "test_notebooks.py", "nbval.cfg")
+    files = ("conftest.py", "open_cells.py", "small_runs.py", "test_notebooks.py", "nbval.cfg")
     for file in (*files, "../notebooks/conftest.py"):
         shutil.copy(ROOT / "tests" / file, built_checkout / "tests" / file)
     settings = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", ".", "-p", "no:cacheprovider"]

@@ -111,6 +111,9 @@ def test_memory_alone_pooling_and_dropout():
     patterns = draw(3, 9, 12, seed=2)
     wanted = explicit(pool, pool.pooled_queries.expand(3, -1, -1), patterns)
     assert_equal(pool(patterns=patterns), wanted)
+    both = make(memories=5, pooling=2)
+    alone = explicit(both, both.pooled_queries[None], both.memory.detach()[None])
+    assert_equal(both(), alone)
     pool.dropout = 0.5
 
     def read(need_weights):

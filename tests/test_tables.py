@@ -118,6 +118,8 @@ def deviations(table):
 
     def same(name, *pair):
         allowed = table.within.get(name, 0.0)
+        if None in pair:
+            return False
         if pair[0] == pair[1] or allowed == math.inf:
             return True
         try:
@@ -126,11 +128,12 @@ def deviations(table):
             return False
         return math.isclose(one, other, rel_tol=table.rtol, abs_tol=allowed)
 
+    # Also a column that is stored and no longer computed.
     return [
-        f"{name} of {unit}: {new[name]}, stored {old.get(name)}"
+        f"{name} of {unit}: {new.get(name)}, stored {old.get(name)}"
         for new, old in zip(rows, lines, strict=True)
-        for name in new
-        if not same(name, new[name], old.get(name, ""))
+        for name in new | old
+        if not same(name, new.get(name), old.get(name))
     ]
 
 
@@ -255,6 +258,8 @@ def test_a_row_that_is_another_one_is_noticed(tmp_path):
         path.write_text(path.read_text().replace(old, new))
         assert len(deviations(table)) == count
         table.make()
+    less = Table(**made | {"rows": lambda x: [{"y": x**2}]}, seconds=0.1)
+    assert deviations(less) == ["z of {'x': 2}: None, stored 0.2"]
     loose = Table(**made, seconds=0.1, within={"z": 0.01})
     path.write_text(path.read_text().replace("0.2", "0.201"))
     assert (len(deviations(table)), deviations(loose)) == (1, [])

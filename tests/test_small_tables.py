@@ -1,0 +1,307 @@
+"""Studies whose stored tables are computed again at night only, at a size that takes a moment.
+
+    python tests/test_small_tables.py NAME…   # keeps anew what these give, all if none is named
+
+The sizes are constants of the study, and the generator is a small random one. What
+is kept in `data/small_tables` is no result of the book: it tells a fault in the code of a study.
+The tables themselves are computed again in `make test-all`, see `test_tables`.
+"""
+
+import inspect
+import json
+import re
+import sys
+import warnings
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache, partial
+from importlib import import_module
+from itertools import islice
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from known_generators import example_decoder
+from small_runs import ROOT, differences, keep, means
+
+from bookmaker.tables import Table, rows_as_text, tables_of
+from compendium.c13_memory_density.study import learn_digits
+from compendium.common import models
+from compendium.common.decoder import Decoder
+from spinformer.language.checkpoints import Checkpoint, load_checkpoint
+from spinformer.language.minilm import ModelUnavailable
+
+FOLDER = ROOT / "tests" / "data" / "small_tables"
+SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Case:
+    """A study, what it is called with, and constants of its modules that are smaller."""
+
+    study: str
+    arguments: dict[str, Any]
+    constants: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def chapter(self) -> str:
+        """Of a study of c10_attention, and of a table of 10_attention, 10_attention."""
+        return self.study.partition(":")[0].partition(".")[0].removeprefix("c")
+
+    @property
+    def name(self) -> str:
+        """What tells it from the others."""
+        return f"{self.study} {' '.join(map(str, self.arguments.values()))}".strip()
+
+
+def case(study: str, constants: dict[str, Any] | None = None, **arguments: Any) -> Case:
+    return Case(study, arguments, constants or {})
+
+
+FEW = {"sample_texts": lambda: dict(islice(SAMPLES.items(), 2))}
+C14B, C15, C17 = "c14b_heads_and_fixed_points", "c15_demonstrations", "c17_interacting_patterns"
+READERS = {"STEPS": 4, "SEEDS": 2, "BATCH": 4, "TEST": 20}
+C23C = "c23c_real_layer.study"
+LAYER = {"LENGTH": 12, "WINDOWS": 1}
+THREE = {"sample_texts": lambda: dict(islice(SAMPLES.items(), 3))}
+C33F = "c33f_counting_points.study"
+POINTS = {"data": 4009, "kept": 300, "bins": 300}
+C42A = "42a_beyond_the_fixed_point"
+CASES = [
+    case("c11b_load_and_temperature.study.copies_table", dim=60, temperature=0.9),
+    case(
+        "c13_memory_density.study.digits_table",
+        {"PATTERNS": 4, "learn_digits": partial(learn_digits, patterns=4, steps=6)},
+        pictures="equal norm",
+        seed=0,
+    ),
+    case(
+        "c13_memory_density.study.lost_by_cd",
+        pictures="raw",
+        beta=0.5,
+        schedule="annealed",
+        split=0,
+    ),
+    case("c14_real_transformer.steps.untrained_table", FEW, kind="initial", seed=1),
+    case("c14_real_transformer.steps.untrained_table", FEW, kind="shuffled", seed=0),
+    case(f"{C14B}.sizes.sizes_table", {"LENGTHS": (16, 32)}, source="random 1"),
+    case(f"{C14B}.loops.kinds_rows", source="essay", length=16, window=1, loop="keys"),
+    case(f"{C14B}.loops.generator_table", FEW, layer=1),
+    case("c14c_training_and_descent.toy.toy_table", goal="avoid", steps=8, seeds=[0]),
+    case(
+        "c14c_training_and_descent.toy.settings_A14c",
+        data=1,
+        goal="recall",
+        layers=1,
+        rate=0.003,
+        steps=8,
+    ),
+    case(
+        f"{C15}.boundary.boundary_table",
+        {"EPISODES": 6},
+        training="balanced",
+        first_seed=0,
+        count=1,
+        steps=30,
+    ),
+    case(
+        f"{C15}.boundary.boundary_table",
+        {"EPISODES": 6},
+        training="linear",
+        first_seed=0,
+        count=1,
+        steps=30,
+    ),
+    *(
+        case("c16_energies_as_signal.scores.score_rows", source=source, seeds=(0,), steps=2)
+        for source in ("autoencoder", "raw")
+    ),
+    *(
+        case(f"{C17}.readers.hops_table", READERS, arm=arm, links=2, rate=0.1)
+        for arm in ("dense", "interacting", "tied layers")
+    ),
+    case(f"{C17}.readers.hops_again_table", READERS, arm="directed", links=1, rate=0.3),
+    case(
+        "c23_anatomy.study.learned_table",
+        {"FITS": {"clusters": ((40, 10),)}},
+        gamma=1.0,
+        surroundings="clusters",
+        seed=0,
+    ),
+    case(
+        "c23_anatomy.study.learned_kept",
+        {"FITS": {"clusters": ((40, 10),)}},
+        gamma=1.0,
+        surroundings="clusters",
+        seed=0,
+    ),
+    case(
+        "c23_anatomy.settings.confirm_b12",
+        {"SHORT": (40, 5)},
+        diagonal="kept",
+        surroundings="random",
+        gamma=0.5,
+        steps=5,
+    ),
+    case(f"{C23C}.layers_table", LAYER | THREE, layer=2),
+    case(f"{C23C}.generator_table", {"LENGTH": 8, "WINDOWS": 1}, layer=1),
+    case(
+        "c24b_parts_of_a_layer.settings.confirm_b11", strength=0.2, rate=0.0018, count=1, updates=4
+    ),
+    case(
+        "c24b_parts_of_a_layer.layer_parts.layer_parts",
+        {"UPDATES": 4},
+        task="recall",
+        mixer="averaging",
+        removed="skip",
+        count=1,
+    ),
+    case(
+        "c26_architectures.mixers.mixers_table",
+        {"UPDATES": 4},
+        task="recall",
+        kind="linear",
+        count=1,
+    ),
+    case(f"{C33F}.both_labels", {"VALUES": 6}, **POINTS),
+    case(f"{C33F}.same_labels", {"VALUES": 6}, **POINTS),
+    case(f"{C33F}.roles_table", {"VALUES": 6}, kept=300, bins=300),
+    case("c33g_sign_probability.study.fractions_table", {"NETWORKS": 2}, probability=0.6),
+    case("c37_statistics_of_attention.study.motions_table", {"TEXTS": 20}, beta=1.2, size=99),
+    case(
+        "c37_statistics_of_attention.study.replaced_texts",
+        data=200,
+        weights="normal",
+        gamma=4.0,
+        beta=0.8,
+        size=99,
+    ),
+    case("42_generator_as_a_map:rests", span=4, beta=1.5, bits=32),
+    case("42_generator_as_a_map:short_windows", window=1, highest=0.65),
+    case("42_generator_as_a_map:pairs", span=4, beta=1.5),
+    case("42_generator_as_a_map:cycle", span=4, beta=1.5),
+    case(
+        "42_generator_as_a_map:circles", {"CIRCLES": {8: (1.0, 3.0)}}, span=8, settle=8, measure=8
+    ),
+    case("42_generator_as_a_map:onset", span=8, settle=20, block=4),
+    case(f"{C42A}:branches", span=8, steps=3, values=3),
+    case(f"{C42A}:card", span=4, beta=5.0, count=1, settle=0, measure=4, last=2),
+    case(f"{C42A}:cold", span=4, beta=16.0, steps=12, last=4),
+]
+
+
+SAMPLES = models.sample_texts()
+GENERATORS = ("42", "c23c_real_layer.study.generator", f"{C14B}.loops.generator")
+
+
+class Words:
+    """A tokenizer that gives each word a number below that of the words of a small model."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __call__(self, text, **_):
+        numbers = [zlib.crc32(word.encode()) % self.count for word in re.findall(r"\w+|\W", text)]
+        return SimpleNamespace(input_ids=numbers)
+
+    def decode(self, numbers, **_):
+        return " ".join(map(str, np.ravel(numbers)))
+
+
+@cache
+def small_checkpoint():
+    """A random generator of two layers, sixteen channels and few words, in double precision."""
+    model = example_decoder(seed=3).model
+    words = len(model.get_input_embeddings().weight)
+    return Checkpoint(model=model, tokenizer=Words(words), name="small", quantization="none")
+
+
+def stand_ins():
+    """Where a study names the loader of a generator: the place, the name, a small generator."""
+    found = small_checkpoint()
+
+    def decoder(**_):
+        return Decoder(model=found.model, tokenizer=found.tokenizer)
+
+    def checkpoint(*_, **__):
+        return found
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("compendium."):
+            for loader, stand_in in (
+                (models.decoder, decoder),
+                (models.checkpoint, checkpoint),
+                (load_checkpoint, checkpoint),
+            ):
+                for word, value in list(vars(module).items()):
+                    if value is loader:
+                        yield module, word, stand_in
+
+
+def found_study(name):
+    """A table of a chapter, CHAPTER:TABLE, or a name of a module of the compendium."""
+    chapter, _, table = name.partition(":")
+    if table:
+        return tables_of(chapter)[table]
+    path, _, name = name.rpartition(".")
+    return getattr(import_module(f"compendium.{path}"), name)
+
+
+def forget():
+    """What studies have remembered of another model, or of other constants."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("compendium.c"):
+            for value in vars(module).values():
+                if (
+                    hasattr(value, "cache_clear")
+                    and getattr(value, "__module__", "").startswith("compendium.c")
+                    and value.__module__ != models.__name__
+                ):
+                    value.cache_clear()
+
+
+def result(one: Case) -> dict[str, Any]:
+    """The columns of the rows of a case, SHOWN of them and the means, and their number."""
+    study = found_study(one.study)
+    function = inspect.unwrap(study.rows) if isinstance(study, Table) else study
+    forget()
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("default")
+        for constant, value in one.constants.items():
+            patch.setattr(sys.modules[function.__module__], constant, value)
+        if one.study.startswith(GENERATORS):
+            for place, name, stand_in in stand_ins():
+                patch.setattr(place, name, stand_in)
+        found = study.rows(**one.arguments) if isinstance(study, Table) else study(**one.arguments)
+    forget()
+    rows = rows_as_text({}, found if isinstance(found, list) else [{"value": found}])
+    columns = {key: [row[key] for row in rows] for key in rows[0]}
+    numbers = {}
+    for key, column in columns.items():
+        with suppress(ValueError):
+            numbers[key] = means(np.array(column).astype(float))
+    shown = {key: column[:SHOWN] for key, column in columns.items()}
+    return {"rows": len(rows), "means": numbers} | shown
+
+
+@pytest.mark.parametrize("one", CASES, ids=[one.name for one in CASES])
+def test_a_study_gives_what_it_gave_at_a_small_size(one):
+    try:
+        given = result(one)
+    except ModelUnavailable as error:
+        pytest.skip(str(error))
+    kept = json.loads((FOLDER / f"{one.chapter}.json").read_text(encoding="utf-8"))
+    again = f"if it is right, keep it: python tests/test_small_tables.py {one.chapter}"
+    assert differences(given, kept[one.name]) == [], again
+
+
+if __name__ == "__main__":
+    CHAPTERS = list(dict.fromkeys(one.chapter for one in CASES))
+    keep(
+        __file__,
+        FOLDER,
+        CHAPTERS,
+        lambda chapter: {one.name: result(one) for one in CASES if one.chapter == chapter},
+    )
