@@ -13,7 +13,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
-from compendium.c16_energies_as_signal import network, scores
+from compendium.c16_energies_as_signal import network, next_or_masked, scores
 from compendium.c16_energies_as_signal.network import head_energy, initial_weights, logits, run
 from compendium.common.rows import array_of
 from spinformer.core.random import torch_generator
@@ -312,3 +312,51 @@ def test_the_open_cells_do_what_the_package_does():
     lowest = -3.0 - np.log(16) * 6**0.5
     end = cells["mean_energy"](cells["tokens_after"]["bounded"], beta=6**-0.5)
     assert float(end) == pytest.approx(lowest, abs=0.02)
+
+
+@pytest.mark.claim("A17b")
+def test_next_and_masked_tokens_by_sums_over_texts():
+    """Conditionals of the energy by sums, and fits against differences and the exact answer."""
+    rng = np.random.default_rng(4)
+    half = np.tril(rng.normal(size=(4, 4)), -1)
+    couplings = half + half.T
+    biases = rng.normal(size=4)
+    p = np.exp(next_or_masked.log_gibbs(couplings, biases)).reshape(2, 2, 2, 2)
+    states = np.array(list(product((-1.0, 1.0), repeat=4)))
+    energy = [
+        -sum(half[i, j] * x[i] * x[j] for i in range(4) for j in range(i)) - x @ biases
+        for x in states
+    ]
+    np.testing.assert_allclose(
+        p.ravel(), np.exp(-np.array(energy)) / np.exp(np.negative(energy)).sum()
+    )
+    masked = next_or_masked.conditional_logs(couplings, biases).reshape(2, 2, 2, 2, 4)
+    for token in range(4):
+        np.testing.assert_allclose(
+            np.exp(masked[..., token]), p / p.sum(token, keepdims=True), rtol=1e-10
+        )
+    # Without noise both goals find the energy.
+    for goal in ("next", "masked"):
+        found = next_or_masked.fitted_log_probabilities(goal, p.ravel(), texts=10**9)
+        assert abs(p.ravel() @ (np.log(p.ravel()) - found)) < 1e-6
+    # A causal network does for four tokens without biases, and not in general.
+    for pairs, bias, exact in ((couplings, 0.0, True), (np.ones((4, 4)), 0.3, False)):
+        q = np.exp(next_or_masked.log_gibbs(pairs, np.full(4, bias)))
+        found = next_or_masked.fitted_log_probabilities("causal", q, texts=10**9)
+        assert np.exp(found).sum() == pytest.approx(1.0)
+        assert (q @ (np.log(q) - found) < 1e-6) == exact
+
+
+def test_the_fit_to_finitely_many_texts_has_no_slope():
+    """Each goal at its minimum: moving any number raises the cross-entropy and the prior."""
+    rng = np.random.default_rng(5)
+    shares = rng.multinomial(60, np.full(8, 1 / 8)) / 60
+    states = np.array(list(product((-1.0, 1.0), repeat=3)))
+    logs = next_or_masked.fitted_log_probabilities("next", shares, texts=60)
+    # The likelihood's slope: means of the model minus means of the texts, beside the prior's.
+    features = np.concatenate([states, states[:, [1, 2, 2]] * states[:, [0, 0, 1]]], axis=1)
+    theta, *_ = np.linalg.lstsq(np.c_[features, np.ones(8)], logs, rcond=None)
+    slope = (np.exp(logs) - shares) @ features + theta[:6] / 60
+    np.testing.assert_allclose(slope, 0.0, atol=1e-4)
+    found = next_or_masked.divergences("random", tokens=4, strength=0.5, texts=10**7, seed=1)
+    assert max(found[:2]) < 1e-5
