@@ -256,22 +256,17 @@ def test_groups_that_confirm_are_fresh_systems_and_give_back_known_exponents(mon
     def scatter(seed):
         return 1.1 if seed % 2 else 0.9
 
-    def errors(kind, *, size, sweeps, seed, beta):
-        assert (kind, beta) == tuple(settings.FRESH_GROUPS[group].values())
-        seeds.append(seed)
-        return {name: scatter(seed) * size**-one for name, one in power.items()}
-
-    monkeypatch.setattr(settings, "theory_errors", errors)
-    for group, unit in enumerate(settings.FRESH_GROUPS):
-        for row in settings.confirm_b7b.rows(group):
-            of_kind, theory, rival, bound = settings.CLAUSES[row["clause"]]
-            assert of_kind == unit["kind"]
-            if rival is None:
-                away = -power[theory] - bound
-                wanted = away if theory == "naive" else -away
-            else:
-                wanted = power[theory] - power[rival] - bound
-            assert row["value"] == pytest.approx(wanted, abs=0.02)
+    sizes = np.repeat([32, 64, 192], 6)
+    scattered = np.array([scatter(number) for number in range(len(sizes))])
+    table = {name: scattered * sizes**-one for name, one in power.items()} | {"size": sizes}
+    for clause, (_, theory, rival, bound) in settings.CLAUSES.items():
+        row = settings.clause_row(clause, table, np.full(len(sizes), True))
+        if rival is None:
+            away = -power[theory] - bound
+            wanted = away if theory == "naive" else -away
+        else:
+            wanted = power[theory] - power[rival] - bound
+        assert row["value"] == pytest.approx(wanted, abs=0.02)
 
     def run(size, *, sweeps, seed, ladder):
         seeds.append(seed)
