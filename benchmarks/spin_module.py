@@ -114,7 +114,8 @@ def main() -> None:
         stated = {}
         for name in ("saddle", "one_step", "fixed_point", "driven"):
             ratios = [row["time"] for row in rows if row["module"] == name]
-            stated[name] = {"low": min(ratios), "high": max(ratios)}
+            memory = max(row["memory"] for row in rows if row["module"] == name)
+            stated[name] = {"low": min(ratios), "high": max(ratios), "memory": memory}
         tokens = [sites for _, sites in SIZES]
         widths = [width for width, _ in SIZES]
         sizes = {

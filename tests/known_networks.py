@@ -1,4 +1,4 @@
-"""The document's context and overlaps, networks of several sizes, and the step in plain loops."""
+"""The published context and overlaps, networks of several sizes, and the step in plain loops."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from spinformer.dmft.lyapunov import period_map
 from spinformer.dmft.mean_field import torch_step
 from spinformer.dmft.network import Network
 
-# Context of the document's network, oldest first, and the overlaps that follow at beta = 1.27.
+# Context of the published network, oldest first, and the overlaps that follow at beta = 1.27.
 CONTEXT = np.array(
     [
         (0.30752717, 0.29189849, 0.93811547),

@@ -28,7 +28,7 @@ def assert_near(pairs, tolerance):
 
 
 def drawn(number):
-    """A network (odd: the document's), a context, parameters; the three as a script takes them."""
+    """A network (odd: published), a context, parameters; the three as a script takes them."""
     generator = np.random.default_rng(number)
     bits = number % 3
     other = Network.segmented(number, bits=bits, epsilon=0.02 if bits else 0.0)

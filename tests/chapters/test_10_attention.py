@@ -10,7 +10,7 @@ from open_cells import run_open_cells
 from torch.nn.functional import scaled_dot_product_attention
 
 from compendium.c10_attention import study
-from compendium.c10_attention.forgetting import recalled_pairs, settings_a21
+from compendium.c10_attention.forgetting import confirm_a21, recalled_pairs, settings_a21
 from compendium.common import images
 from spinformer.hopfield.attention import attention
 
@@ -212,5 +212,6 @@ def test_recurrent_memories_are_sums_over_the_past():
             np.testing.assert_array_equal(found[0], expected[::-1])
     table = settings_a21.read()
     assert (table["low"] > 0).all()
+    assert (confirm_a21.read()["low"] > 0).all()
     words = (table["codebook"] == "sixteen") & (table["overlap"] == 0)
     assert (table["recalled"][words] > 0.9 * table["dim"][words]).all()

@@ -115,7 +115,7 @@ def test_the_susceptibility_by_other_means():
     assert table["halves"].mean() == pytest.approx(1.0, abs=0.02)
 
 
-@pytest.mark.claim("B7f")
+@pytest.mark.claim("B7b")
 def test_adaptive_tap_falls_faster_than_the_others():
     """The stored errors by an unweighted fit of their means; medians of sizes 64 against 512."""
     table = study.errors_table.read()
@@ -256,15 +256,16 @@ def test_groups_that_confirm_are_fresh_systems_and_give_back_known_exponents(mon
     def scatter(seed):
         return 1.1 if seed % 2 else 0.9
 
-    def errors(kind, *, size, sweeps, seed):
+    def errors(kind, *, size, sweeps, seed, beta):
+        assert (kind, beta) == tuple(settings.FRESH_GROUPS[group].values())
         seeds.append(seed)
         return {name: scatter(seed) * size**-one for name, one in power.items()}
 
     monkeypatch.setattr(settings, "theory_errors", errors)
-    for group, kind in enumerate(settings.FRESH_KINDS):
+    for group, unit in enumerate(settings.FRESH_GROUPS):
         for row in settings.confirm_b7b.rows(group):
             of_kind, theory, rival, bound = settings.CLAUSES[row["clause"]]
-            assert of_kind == kind
+            assert of_kind == unit["kind"]
             if rival is None:
                 away = -power[theory] - bound
                 wanted = away if theory == "naive" else -away

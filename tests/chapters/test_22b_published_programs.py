@@ -156,3 +156,12 @@ def test_the_open_cells_give_the_magnetization():
             exact = float(up - down) / 2e-5 / 2**0.5
             assert cells["slopes"]["exact"][site, channel] == pytest.approx(exact, abs=1e-8)
     assert cells["off"] > 1e-3
+
+
+def test_errors_are_relative_where_they_are_of_slopes_and_one_without_an_answer():
+    own = study.Thermodynamics(1.0, 2.0, 3.0, 4.0, 5.0, slope=np.array([3.0, 4.0, 0.0, 0.0]))
+    found = own._replace(energy=2.5, probe=4.75, slope=np.array([3.0, 4.0, 0.0, 1.0]))
+    assert study.value_error(found, own) == pytest.approx(0.5, rel=1e-12)
+    assert study.slope_error(found, own) == pytest.approx(0.2, rel=1e-12)
+    lost = own._replace(multipliers=np.nan, slope=np.full(4, np.nan))
+    assert (study.value_error(lost, own), study.slope_error(lost, own)) == (1.0, 1.0)

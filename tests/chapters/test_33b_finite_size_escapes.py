@@ -41,6 +41,9 @@ def test_the_action_is_the_relative_entropy_of_the_tokens():
         found = path_action(network, near, beta=1.3, position=6)[0]
         assert found == pytest.approx(relative_entropy(x, m).mean(), rel=1e-6)
         assert found == pytest.approx(((x - m) ** 2 / (2 * (1 - m**2))).mean(), rel=2e-3)
+    # A window that no token follows is no path.
+    with pytest.raises(ValueError, match="tokens of fields"):
+        path_action(network, fields[:4], beta=1.3, position=6)
 
 
 def test_the_least_action_of_a_reversible_chain_is_its_free_energy():

@@ -15,7 +15,9 @@ from spinformer.dmft.lifetimes import detect_escapes, estimate_lifetime
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import poclopez2024_context, trajectory
 from spinformer.dmft.network import Network
+from spinformer.dmft.poclopez2024 import closed_curve
 from spinformer.dmft.settling import perturbed_replicas
+from spinformer.dmft.stroboscopic import stroboscopic_section
 
 
 def test_the_open_cells_estimate_and_solve_as_the_package_does():
@@ -258,3 +260,19 @@ def test_lifetimes_of_both_tables_are_pooled():
     assert law["chi2"] == pytest.approx(0.0, abs=1e-9)
     # Each logarithm has the error 40^(-1/2), and the two values of β are 0.01 apart.
     assert law["slope"].error == pytest.approx(np.sqrt(2 / 40) / 0.01)
+
+
+def test_growth_beside_structures_is_measured_where_their_points_are(monkeypatch):
+    """An orbit on the closed curve is on it all the time, and its flashes in another order too."""
+    curve = switching.structure_points("closed curve")
+    places = {"closed curve": curve, "cycle 28": curve + 5.0}
+    network = Network.poclopez2024()
+    _, start = stroboscopic_section(network, closed_curve([1.266]), beta=1.266, count=1)
+    monkeypatch.setattr(switching, "chaotic_orbits", lambda beta, **_: (None, start))
+    monkeypatch.setattr(switching, "structure_points", places.__getitem__)
+    monkeypatch.setattr(switching, "followed", lambda distance, rounds: distance)
+    (row,) = switching.growth_table.rows(1.266, seed=1)
+    # The curve is known at 4000 of its points.
+    assert row["near closed curve"] < row["follows closed curve"] < 1e-3
+    assert row["mixed closed curve"] == pytest.approx(row["follows closed curve"], rel=0.05)
+    assert 4.0 < row["near cycle 28"] < row["follows cycle 28"] < 6.0

@@ -36,13 +36,13 @@ def test_multipliers_are_eigenvalues_of_the_dense_derivative():
 
 
 @pytest.mark.claim("R1")
-def test_voices_leave_the_map_by_the_noise_of_one_word():
+def test_samples_leave_the_map_by_the_noise_of_one_word():
     model = example_decoder(seed=2)
     window = word_windows(model, span=3)
     chances = next_token_distribution(model, window, beta=2.0)[0]
     mean = chances @ model.embedding
     variance = float(chances @ (model.embedding - mean).square().sum(1))
-    draws, options = 400, {"beta": 2.0, "voices": 64}
+    draws, options = 400, {"beta": 2.0, "samples": 64}
     rows = [study.noise_rows(model, window, draws=draws, seed=k, **options)[0] for k in range(40)]
     deviations, errors = (np.array([row[name] for row in rows]) for name in ("deviation", "error"))
     assert rows[0]["noise"] == pytest.approx((variance / 64) ** 0.5, rel=1e-9)

@@ -53,7 +53,7 @@ def test_returns_tell_rests_cycles_and_curves():
 
 # Torch loads its forward derivatives in a way that it deprecates itself.
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script")
-@pytest.mark.claim("R3d")
+@pytest.mark.claim("R3")
 def test_a_stream_and_its_twin_are_the_map_and_its_derivative():
     model = example_decoder(seed=10)
     betas = torch.tensor([2.0, 5.0, 9.0], dtype=torch.float64)
@@ -215,20 +215,20 @@ def test_behind_its_first_token_small_distances_shrink():
 
 @pytest.mark.claim("R4")
 def test_one_voice_is_not_what_the_map_says():
-    for _, rows in groupby(motions.voices_table.read(), "beta"):
+    for _, rows in groupby(motions.samples_table.read(), "beta"):
         distance = rows["distance"][rows["step"] == 1]
-        # More voices are nearer to the map, from one to a hundred thousand, and many as 1/√N.
+        # More samples are nearer to the map, from one to a hundred thousand, and many as 1/√N.
         assert (np.diff(distance) < 0).all()
         assert distance[5] / distance[3] == pytest.approx(0.1, rel=0.5)
 
 
-def test_a_text_is_judged_by_its_own_voices(monkeypatch):
-    """Laws by a script: one voice is 0.4 from the map, a crowd 0.1 more with every token."""
+def test_a_text_is_judged_by_its_own_samples(monkeypatch):
+    """Laws by a script: one sample is 0.4 from the map, many 0.1 more with every token."""
 
-    def scripted(model, windows, *, beta, steps, voices=None):
+    def scripted(model, windows, *, beta, steps, samples=None, seed=0):
         clock = torch.arange(1.0, steps + 1).expand(len(windows), -1)
         # A token is its own distance from the map and the number of its text.
-        far = {None: 0.0 * clock, 1: 0.4 + 0.0 * clock, 10_000: 0.1 * clock}[voices]
+        far = {None: 0.0 * clock, 1: 0.4 + 0.0 * clock, 10_000: 0.1 * clock}[samples]
         said = torch.stack([far, windows[:, :1, 1].expand(-1, steps)], -1)
         return torch.cat([windows, said], 1)
 
@@ -252,19 +252,6 @@ def test_a_loop_must_have_closed_in_time():
     found = conventions.loop_rows(np.array([9, 0, 9]), np.array([391, 400, 392]))
     assert [row["data"] for row in found] == [0, 1, 2]
     assert [row["value"] for row in found] == [1, -1, -1]
-
-
-def test_exponents_of_streams_are_those_of_the_other_table():
-    """Where a stream rests they are the same; where it is chaotic, as far as they scatter."""
-    streams = dict(groupby(edges.stream_table.read(), "beta"))
-    for beta, rows in groupby(edges.cached_table.read(), "beta"):
-        stored = streams[beta]["exponent"]
-        if beta == 1.0:
-            assert rows["value"].mean() == pytest.approx(stored.mean(), abs=0.15)
-        else:
-            # Which texts have come to rest by then depends on the rounding, their rate does not.
-            medians = [np.median(one[one < -0.1]) for one in (rows["value"], stored)]
-            assert medians[0] == pytest.approx(medians[1], abs=0.02)
 
 
 def test_the_open_cells_are_what_the_package_computes():
@@ -356,13 +343,6 @@ def test_streams_are_measured_after_they_were_settled_and_aligned(letters, monke
         assert row["start"] == number
         assert row["exponent"] == pytest.approx(12.0 + 100 * number)  # tokens 10 to 14
         assert row["away"] == pytest.approx(34.5)  # of the last 20 of 45
-    for beta in (1.0, 0.54):
-        lines = edges.cached_table.rows(8, beta=beta, settle=3, align=2, measure=20, stretches=4)
-        for number, line in enumerate(lines):
-            means = 100 * number + 2 + np.array([2.0, 7.0, 12.0, 17.0])
-            assert line["value"] == pytest.approx(means.mean())
-            assert (line["low"], line["high"]) == pytest.approx(student_interval(means))
-            assert (line["data"], line["runs"]) == (number, 1)
 
 
 def test_a_diagram_shows_places_between_the_mean_word_and_two_words(letters, monkeypatch):

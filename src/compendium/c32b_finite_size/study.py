@@ -132,7 +132,7 @@ def agreement_times(limit: FiniteSizeCorrections, *, sizes: np.ndarray, share: f
 
 
 def _limits(motion: str, chunk: int, *, steps: int) -> list[FiniteSizeCorrections]:
-    """Limits from thirty starts on an attractor of the document's network, or of other networks."""
+    """Limits from thirty starts on an attractor of the published network, or of other networks."""
     collected = []
     if motion == _OTHERS:
         new = draw_networks(family=5, features=3, segments=3, context=4, epsilon=0.02, count=_CHUNK)

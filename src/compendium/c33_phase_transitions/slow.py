@@ -1,4 +1,4 @@
-"""How long the document's network takes to settle, and the exponents of its chaos, converged."""
+"""How long the published network takes to settle, and the exponents of its chaos, converged."""
 
 from bookmaker.tables import Rows, stored
 from compendium.common.rows import parameter_product, rows_of

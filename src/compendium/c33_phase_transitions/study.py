@@ -10,7 +10,7 @@ from spinformer.dmft.network import Context, Network
 from spinformer.dmft.poclopez2024 import DIAGRAM_VALUES, DIAGRAMS
 from spinformer.dmft.settling import perturbed_replicas
 
-# Inverse temperatures of the document's six portraits, and where contexts come from.
+# Inverse temperatures of the six published portraits, and where contexts come from.
 SIX = (1.255, 1.26451, 1.266, 1.27, 1.28, 1.4)
 ORIGINS = ("random", "copies")
 
@@ -45,7 +45,7 @@ def shares_table(diagram: str, *, low: float, high: float, count: int = DIAGRAM_
     within={"first": 0.05},
 )
 def portraits_table(origin: str, *, beta: float) -> Rows:
-    """What 256 contexts settle on after 100,000 steps, one row each, the document's first."""
+    """What 256 contexts settle on after 100,000 steps, one row each, the published one first."""
     network = Network.poclopez2024()
     start = poclopez2024_context(network, steps=100_000, decimals=8)
     pool = perturbed_replicas(start, count=256, seed=0)
@@ -57,7 +57,7 @@ def portraits_table(origin: str, *, beta: float) -> Rows:
     return rows_of(regime=reached.regime, period=reached.period, first=rates)
 
 
-# What the document's captions call the motions, in ranges of β and at its six values.
+# What the published captions call the motions, in ranges of β and at its six values.
 _CYCLE = Regime.PERIODIC
 _TORUS = Regime.QUASI_PERIODIC
 _CHAOS = Regime.CHAOTIC

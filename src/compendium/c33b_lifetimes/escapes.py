@@ -62,7 +62,7 @@ def escape_times(
     stretch: int = 5000,
     transient: int = 5000,
 ) -> Escapes:
-    """Follow copies of the document's context for `horizon` steps: which leave their chaos?
+    """Follow copies of the published context for `horizon` steps: which leave their chaos?
 
     `transient` steps, in which the copies part, are dropped. rate: growth above which one is
     chaotic. A time is known to one `stretch`.
@@ -104,7 +104,7 @@ def escape_times(
     | {"growth": 0.02, "returned": 3},
 )
 def lifetimes_table(beta: float, *, rate: float, horizon: int) -> Rows:
-    """Escapes of copies of the document's context at one β, and what they end on."""
+    """Escapes of copies of the published context at one β, and what they end on."""
     result = escape_times(beta, rate=rate, horizon=horizon)
     ends = ""
     if result.escaped.any():

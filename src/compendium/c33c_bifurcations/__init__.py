@@ -1,1 +1,1 @@
-"""How the document's network changes its kind of motion."""
+"""How the published network changes its kind of motion."""

@@ -10,16 +10,16 @@ from spinformer.dmft.mean_field import START_LAWS, poclopez2024_context, random_
 from spinformer.dmft.network import Network
 from spinformer.dmft.settling import perturbed_replicas
 
-# The last value of β before the jump; copies of the document's context are moved apart by 1e-10.
+# The last value of β before the jump; copies of the published context are moved apart by 1e-10.
 _BEFORE = 1.265
 _CONTEXTS = 128
-_DOCUMENT = "the document's"
+_PUBLISHED = "published"
 
 
 def jump_of_chaos(data: int, law: str, beta: float, wait: int) -> Rows:
     """Share of contexts in chaos at `beta` minus that at 1.265, minus one half; 128 contexts."""
     network = Network.poclopez2024()
-    if law == _DOCUMENT:
+    if law == _PUBLISHED:
         start = poclopez2024_context(network, steps=100_000, decimals=8)
         starts = perturbed_replicas(start, count=_CONTEXTS, seed=data)
     else:
@@ -37,7 +37,7 @@ settings_c9b = stored(
     "settings_C9b",
     numbered(
         parameter_product(
-            law=(_DOCUMENT, *START_LAWS), beta=(1.2656, 1.266), wait=(20_000, 60_000)
+            law=(_PUBLISHED, *START_LAWS), beta=(1.2656, 1.266), wait=(20_000, 60_000)
         ),
         first=0,
     ),
@@ -49,7 +49,7 @@ confirm_c9b = stored(
     "confirm_C9b",
     numbered(
         parameter_product(
-            law=[law for law in (_DOCUMENT, *START_LAWS) if law != "narrow"],
+            law=[law for law in (_PUBLISHED, *START_LAWS) if law != "narrow"],
             beta=(1.2657, 1.2659, 1.2661),
             wait=(30_000, 50_000),
         ),

@@ -1,4 +1,4 @@
-"""The closed curve of the document's network: how fast it turns, and where it is locked."""
+"""The closed curve of the published network: how fast it turns, and where it is locked."""
 
 from collections.abc import Sequence
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Phase diagrams of the document's network: which regime at which β, γ and ε, and of how many.
+"""Phase diagrams of the published network: which regime at which β, γ and ε, and of how many.
 
 Written down before the tables, after a look at a coarse grid of regimes alone and at two draws of
 the longer windows: the onset's β changes by less than 0.01 between γ = 0 and 250; ten times the

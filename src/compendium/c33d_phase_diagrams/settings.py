@@ -16,14 +16,14 @@ from spinformer.dmft.network import Network
 from spinformer.dmft.regimes import classify_regimes
 
 _CONTEXTS = 256
-# Pieces of the plane of β and ε about the document's parameters: ends of both.
+# Pieces of the plane of β and ε about the published parameters: ends of both.
 _PATCHES = {
     "near": ((1.22, 1.29), (0.0, 0.03)),
     "middle": ((1.2, 1.4), (0.0, 0.06)),
     "far": ((1.1, 1.7), (0.0, 0.12)),
 }
 _REGIMES = (Regime.PERIODIC, Regime.QUASI_PERIODIC, Regime.CHAOTIC)
-_DOCUMENT = "the document's"
+_PUBLISHED = "published"
 
 
 @stored(
@@ -55,7 +55,7 @@ def patch_scores(data: int, patch: str, law: str, cells: int) -> Rows:
     All cells begin at one context, which a law of starts draws, and drop 20,000 steps.
     """
     network = Network.poclopez2024()
-    if law == _DOCUMENT:
+    if law == _PUBLISHED:
         start = poclopez2024_context(network, steps=100_000, decimals=8)
     else:
         start = random_contexts(network, data, count=1, law=law).select(0)
@@ -93,7 +93,7 @@ def patch_scores(data: int, patch: str, law: str, cells: int) -> Rows:
 settings_c14 = stored(
     "settings_C14",
     numbered(
-        parameter_product(patch=_PATCHES, law=(_DOCUMENT, *START_LAWS), cells=(32, 64)), first=0
+        parameter_product(patch=_PATCHES, law=(_PUBLISHED, *START_LAWS), cells=(32, 64)), first=0
     ),
     seconds=1.0,
     within={"value": 0.1, "low": 0.1, "high": 0.1},

@@ -28,7 +28,7 @@ from spinformer.dmft.network import Context, Network
 from spinformer.dmft.regimes import SHORT_STRETCHES, classify_regimes
 from spinformer.plot.style import COLORS, DIVERGING, label_panels
 
-# Steps kept in every cell, as many for the exponent of the document's context, half as many for
+# Steps kept in every cell, as many for the exponent of the published context, half as many for
 # those of the random ones; how many of these there are.
 _KEPT = 4_000
 _RANDOM = 8
@@ -48,7 +48,7 @@ def cells(
 ) -> dict[str, np.ndarray]:
     """What cells (n,) at β (n,) and `values` (n,) of γ or ε, whichever `name` says, settle on.
 
-    "regime", "exponent": from the document's context. With `random`, "attractors": how many of them
+    "regime", "exponent": from the published context. With `random`, "attractors": how many of them
     the random contexts, the same in every cell, end on; "regimes": which occur among these,
     1 periodic + 2 quasi-periodic + 4 chaotic.
     """

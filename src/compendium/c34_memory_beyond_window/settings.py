@@ -73,8 +73,8 @@ _DRIVEN_BETA = 1.2
 _ORBITS = 32
 _SAMPLES = 20_000
 _LAGS = (160, 320)
-_DOCUMENT = "the document's"
-_LAWS = (_DOCUMENT, "uniform", "normal")
+_PUBLISHED = "published"
+_LAWS = (_PUBLISHED, "uniform", "normal")
 
 
 def slow_motion(data: int, beta: float, law: str) -> Rows:
@@ -84,7 +84,7 @@ def slow_motion(data: int, beta: float, law: str) -> Rows:
     lags 160 to 320, minus 0.1.
     """
     network = Network.poclopez2024()
-    if law == _DOCUMENT:
+    if law == _PUBLISHED:
         start = poclopez2024_context(network, steps=100_000, decimals=8)
         starts = perturbed_replicas(start, count=_ORBITS, seed=data)
     else:

@@ -175,7 +175,7 @@ def memory_times_table(motion: str, start: int, *, sizes: tuple[int, ...] = SIZE
 
 @stored("spectra", parameter_product(seed=range(10)), seconds=0.2)
 def spectra_table(seed: int) -> Rows:
-    """Spectrum and autocorrelation of m^o_1 at β = 1.266 over 64 copies of the document's context.
+    """Spectrum and autocorrelation of m^o_1 at β = 1.266 over 64 copies of the published context.
 
     below: share of the variance below the frequency 1/T. half, …: |X|²/n of the line at frequency
     ½, mean and range. early, …: largest |autocorrelation| at `ends`, averaged over the orbits

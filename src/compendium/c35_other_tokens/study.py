@@ -38,7 +38,7 @@ SITES = ((2, 0), (3, 0), (4, 0), (8, 0))
 WORD_LISTS = ((2, 64), (2, 256), (8, 64))
 FAMILIES = {"first": range(10), "second": range(100, 110)}
 _BLOCK = 25
-# One step of the document's network from this attention vector.
+# One step of the published network from this attention vector.
 ATTENTION = np.array([0.3, -0.2, 0.4])
 BETA = 1.5
 

@@ -207,7 +207,7 @@ def make_blocks(network: Network, seed: int, *, condition: str) -> Blocks:
 
 
 def _drawn(family: int, *places: int, epsilon: float = 0.02) -> dict[int, Network]:
-    """Networks of a family of the document's size, at the places `start, stop, step`."""
+    """Networks of a family of the published size, at the places `start, stop, step`."""
     drawn = draw_networks(
         family=family, features=3, segments=3, context=4, epsilon=epsilon, count=places[1]
     )

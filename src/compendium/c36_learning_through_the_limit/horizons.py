@@ -1,4 +1,4 @@
-"""How far ahead a gradient through the limit reaches, in the document's own network."""
+"""How far ahead a gradient through the limit reaches, in the published network itself."""
 
 from functools import partial
 

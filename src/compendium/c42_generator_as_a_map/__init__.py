@@ -1,1 +1,1 @@
-"""A trained language model that reads the mean of its own voices: rests, motions, voices, loops."""
+"""A trained language model that reads the mean of its own samples: motions and loops."""

@@ -91,33 +91,33 @@ def settings_R2(window: int) -> Rows:
 
 
 def noise_rows(
-    model: Decoder, windows: Tensor, *, beta: float, voices: int, draws: int, seed: int
+    model: Decoder, windows: Tensor, *, beta: float, samples: int, draws: int, seed: int
 ) -> Rows:
-    """Deviation of N voices from the map at the first token, with its error, and √(tr C / N)."""
+    """Deviation of N samples from the map at the first token, with its error, and √(tr C / N)."""
     chances, generator = (
         next_token_distribution(model, windows, beta=beta),
         np.random.default_rng(seed),
     )
     plain = chances @ model.embedding
-    said = [mean_word(model, chance.expand(draws, -1), voices, generator) for chance in chances]
+    said = [mean_word(model, chance.expand(draws, -1), samples, generator) for chance in chances]
     squares = (torch.stack(said, 1) - plain).square().sum(2).T.double().numpy().ravel()
     deviation = squares.mean() ** 0.5
     error = squares.std(ddof=1) / len(squares) ** 0.5 / (2 * deviation)
     variance = chances @ model.embedding.square().sum(1) - plain.square().sum(1)
-    return rows_of(deviation=deviation, error=error, noise=float(variance.mean() / voices) ** 0.5)
+    return rows_of(deviation=deviation, error=error, noise=float(variance.mean() / samples) ** 0.5)
 
 
 @stored(
     "noise",
-    parameter_product(beta=(0.5, 1.0), voices=(10, 100, 1000, 10_000)),
+    parameter_product(beta=(0.5, 1.0), samples=(10, 100, 1000, 10_000)),
     checked=1,
     seconds=15.0,
     rtol=0.15,
 )
-def noise_table(beta: float, *, voices: int) -> Rows:
+def noise_table(beta: float, *, samples: int) -> Rows:
     """32 draws from each of 16 windows of four tokens."""
     begin = settled_texts(decoder(), beta=beta)
-    return noise_rows(decoder(), begin, beta=beta, voices=voices, draws=32, seed=voices)
+    return noise_rows(decoder(), begin, beta=beta, samples=samples, draws=32, seed=samples)
 
 
 @stored(

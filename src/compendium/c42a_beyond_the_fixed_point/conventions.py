@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from bookmaker.tables import Rows, stored
+from compendium.c42a_beyond_the_fixed_point.edges import stream_exponents
 from compendium.c42a_beyond_the_fixed_point.motions import greedy_loops, loop_table
 from compendium.common.corpora import corpus
 from compendium.common.models import checkpoint, decoder, next_token_distribution
@@ -135,21 +136,23 @@ def crowd_rows(
     first: int,
     singles: int = 16,
     crowds: int = 4,
+    seed: int = 0,
 ) -> Rows:
-    """How far one voice is outside of NEAR and 10,000 inside of it, the smaller, text by text.
+    """How far one sample is outside of NEAR and 10,000 inside of it, the smaller, text by text.
 
-    One voice at its first word, the crowd for each number of `tokens`, from the windows `begin`
+    One sample at its first word, all of them for each number of `tokens`, from the windows `begin`
     (n, T, D) that the map has read for `settle` tokens. Means and Student's intervals over
-    `singles` draws of one voice and `crowds` of the crowd; the text k has the id `first` + k.
+    `singles` draws of one sample and `crowds` of all, from `seed`; the text k has the id
+    `first` + k.
     """
     model, span = decoder(), begin.shape[1]
     windows = follow(model, begin, beta=beta, steps=settle)[:, -span:]
     longest = max(tokens)
     plain = follow(model, windows, beta=beta, steps=longest)
 
-    def spoken(voices: int, draws: int, steps: int) -> Tensor:
+    def spoken(samples: int, draws: int, steps: int) -> Tensor:
         repeated = windows.repeat_interleave(draws, 0)
-        return follow(model, repeated, beta=beta, steps=steps, voices=voices)
+        return follow(model, repeated, beta=beta, steps=steps, samples=samples, seed=seed)
 
     def apart(orbits: Tensor, step: int) -> np.ndarray:
         laws, others = (
@@ -185,9 +188,9 @@ _CROWDS: dict[str, Any] = {
 
 @stored("settings_R4", parameter_product(beta=(0.5, 1.0)), **_CROWDS)
 def settings_R4(beta: float, *, count: int = 16, settle: int = 40) -> Rows:
-    """One voice and ten thousand from pieces of the seven texts, for one, two and four tokens.
+    """One sample and ten thousand from pieces of the seven texts, for one, two and four tokens.
 
-    At β = 0.5 all texts have come to the rest, and differ by the draws of their voices alone.
+    At β = 0.5 all texts have come to the rest, and differ by their samples alone.
     """
     begin = text_starts(decoder(), span=4, count=count + 1)[1:]
     return crowd_rows(begin, beta=beta, tokens=(1, 2, 4), settle=settle, first=0)
@@ -197,6 +200,31 @@ def page_starts(*, span: int, count: int, seed: int) -> Tensor:
     """Windows (count, span, D) from random places of different pages of Python's help."""
     numbers = text_windows(soft_map(window=span), "help", count=count, seed=seed)
     return decoder().embedding[numbers]
+
+
+@stored("confirm_R4", parameter_product(beta=(0.3, 0.4, 0.5, 0.6, 0.8, 1.0)), **_CROWDS)
+def confirm_R4(beta: float, *, count: int = 2, settle: int = 40) -> Rows:
+    """The same from pages of Python's help, other ones and other draws at each β.
+
+    Inside of the region of R4, written before: above β = 0.5 for the next token alone.
+    """
+    first = round(1000 * beta)
+    begin = page_starts(span=4, count=count, seed=first)
+    tokens = (1, 2, 4) if beta <= 0.5 else (1,)
+    return crowd_rows(begin, beta=beta, tokens=tokens, settle=settle, first=first, seed=first)
+
+
+@stored(
+    "fresh_streams",
+    parameter_product(span=(6, 12), beta=(1.0,)),
+    small={"span": 6, "beta": 0.3, "count": 2, "settle": 1, "align": 1, "measure": 3},
+    seconds=5.0,
+    within={"exponent": 0.05},
+)
+def fresh_streams(span: int, *, beta: float, count: int = 8, **lengths: int) -> Rows:
+    """Exponents of streams with a KV cache from pages of Python's help, others for each length."""
+    starts = page_starts(span=span, count=count, seed=span)
+    return rows_of(exponent=stream_exponents(starts, beta=beta, **lengths)[1])
 
 
 # By so many tokens greedy decoding should be in a loop.

@@ -13,7 +13,7 @@ from torch import Tensor
 from bookmaker.tables import Rows, read_columns, stored
 from compendium.common.decoder import Decoder, encode, run_decoder
 from compendium.common.models import decoder
-from compendium.common.rows import groupby, mean_rows, parameter_product, rows_of
+from compendium.common.rows import groupby, parameter_product, rows_of
 from compendium.common.soft_tokens import (
     FAR,
     beside_rests,
@@ -180,6 +180,19 @@ def diagram_table(span: int, *, steps: int, streams: int = 48, last: int = 40) -
     return rows_of(beta=betas.double().numpy().round(4).repeat(last), the=the, line=line)
 
 
+def stream_exponents(
+    windows: Tensor, *, beta: float, settle: int = 60, align: int = 20, measure: int = 50
+) -> tuple[Tensor, np.ndarray]:
+    """Orbits (B, n, D) of streams from windows, and their exponents (B,).
+
+    The twins turn for `align` tokens before their growth is measured.
+    """
+    betas = torch.full((len(windows),), beta)
+    steps = settle + align + measure
+    orbit, growth = stream(decoder(), windows, betas=betas, steps=steps, settle=settle)
+    return orbit, growth[align:].mean(0)
+
+
 @stored(
     "streams",
     parameter_product(span=(8,), beta=(0.54, 0.58, 0.6, 1.0)),
@@ -187,47 +200,9 @@ def diagram_table(span: int, *, steps: int, streams: int = 48, last: int = 40) -
     seconds=3.0,
     within={"exponent": 0.15, "away": 0.01},
 )
-def stream_table(
-    span: int, *, beta: float, settle: int = 60, align: int = 20, measure: int = 50
-) -> Rows:
-    """Exponents of 16 streams, and how far their last 20 tokens are from the rest.
-
-    The twins turn for `align` tokens before their growth is measured.
-    """
-    model, betas = decoder(), torch.full((16,), beta)
-    windows = text_starts(model, span=span)
-    orbit, growth = stream(
-        model, windows, betas=betas, steps=settle + align + measure, settle=settle
-    )
+def stream_table(span: int, *, beta: float, **lengths: int) -> Rows:
+    """Exponents of 16 streams, and how far their last 20 tokens are from the rest."""
+    model = decoder()
+    orbit, exponent = stream_exponents(text_starts(model, span=span), beta=beta, **lengths)
     away = distances(orbit[:, -20:], find_rests(model, [beta])[0].expand(16, -1)).mean(1)
-    return rows_of(start=np.arange(16), exponent=growth[align:].mean(0), away=away)
-
-
-@stored(
-    "settings_R3d",
-    parameter_product(span=(8,), beta=(0.54, 1.0)),
-    # Below chaos: in five tokens rounding moves a mean at 0.54 by 0.1 nats, here by 0.01.
-    small={"span": 8, "beta": 0.3, "settle": 1, "align": 1, "measure": 3, "stretches": 3},
-    seconds=3.0,
-    within={"value": 0.05, "low": 0.15, "high": 0.15},
-)
-def cached_table(
-    span: int,
-    *,
-    beta: float,
-    settle: int = 60,
-    align: int = 20,
-    measure: int = 50,
-    stretches: int = 10,
-) -> Rows:
-    """Exponent of each stream.
-
-    Intervals are Student's over `stretches` of the measured tokens. Every text is a run.
-    """
-    model, betas = decoder(), torch.full((16,), beta)
-    windows = text_starts(model, span=span)
-    steps = settle + align + measure
-    growth = stream(model, windows, betas=betas, steps=steps, settle=settle)[1][align:]
-    rates = growth.reshape(stretches, -1, len(windows)).mean(1)
-    rows = [{"data": k} | mean_rows(rates[:, k])[0] for k in range(len(windows))]
-    return [row | {"runs": 1} for row in rows]
+    return rows_of(start=np.arange(16), exponent=exponent, away=away)

@@ -124,22 +124,22 @@ def prompt_table(beta: float, *, steps: int) -> Rows:
     return rows_of(kind=KINDS * 2, template=["no"] * 5 + ["yes"] * 5, way=ways, exponent=rates)
 
 
-VOICES = (1, 10, 100, 1000, 10_000)
+SAMPLE_COUNTS = (1, 10, 100, 1000, 10_000)
 
 
 @stored(
-    "voices",
-    parameter_product(beta=(0.5, 1.0), voices=(*VOICES, 100_000)),
-    small={"beta": 0.5, "voices": 100, "steps": 3},
+    "samples",
+    parameter_product(beta=(0.5, 1.0), samples=(*SAMPLE_COUNTS, 100_000)),
+    small={"beta": 0.5, "samples": 100, "steps": 3},
     seconds=20.0,
     within={"distance": 0.02, "error": 0.01, "apart": 1e-5},
 )
-def voices_table(beta: float, *, voices: int, steps: int = 24) -> Rows:
-    """Distance of laws of voices and the map that began alike; `apart`: of the map's own orbits."""
+def samples_table(beta: float, *, samples: int, steps: int = 24) -> Rows:
+    """Distance of laws of samples and the map that began alike; `apart`: of the map's orbits."""
     model, rows = decoder(), []
     begin = settled_texts(model, beta=beta)
     both = (
-        follow(model, begin, beta=beta, steps=steps, voices=number) for number in (None, voices)
+        follow(model, begin, beta=beta, steps=steps, samples=number) for number in (None, samples)
     )
     orbits = torch.cat(list(both))
     for step in range(1, steps + 1):

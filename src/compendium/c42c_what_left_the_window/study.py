@@ -1,6 +1,6 @@
 """A token is changed, leaves the window, and two texts go on with the same random numbers.
 
-One voice, whole tokens, windows of T; the noise is Gumbel noise, one number a word of the
+One sample, whole tokens, windows of T; the noise is Gumbel noise, one number a word of the
 vocabulary. Tolerances: rounding may turn a draw; shares within 0.15.
 """
 
@@ -101,7 +101,7 @@ def recurrence(words: np.ndarray, *, distance: int, null: str) -> float:
 
 
 def spoken(model: Decoder, *, span: int, beta: float, count: int, steps: int, seed: int) -> Tensor:
-    """What one voice says, (count, steps) words, that keeps keys and values of the last T words."""
+    """What one sample says, (count, steps) words, with keys and values of the last T words."""
     windows, _ = text_windows(model, span=span, count=count, seed=seed)
     generator = torch.Generator().manual_seed(seed)
     cache = WindowCache(model.model, prefix=0, window=span)
@@ -115,7 +115,7 @@ def spoken(model: Decoder, *, span: int, beta: float, count: int, steps: int, se
 
 
 def words_of(source: str) -> np.ndarray:
-    """What is counted, (texts, words): real texts of two kinds, or what one voice says."""
+    """What is counted, (texts, words): real texts of two kinds, or what one sample says."""
     model = decoder()
     if source.startswith("window"):
         span, count = int(source.split()[1]), 28 if source == "window 8" else 14

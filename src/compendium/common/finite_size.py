@@ -95,7 +95,7 @@ def median_slope(x: np.ndarray, *, rows: ArrayLike, seed: Seed) -> Estimate:
 
 
 def settled_ensemble(start: Seed, *, beta: float, count: int, settle: int) -> Ensemble:
-    """Random contexts (count,) of the document's network, `settle` tokens on."""
+    """Random contexts (count,) of the published network, `settle` tokens on."""
     network = Network.poclopez2024()
     contexts = random_contexts(network, start, count=count)
     ensemble = Ensemble(network, contexts, beta=beta, threads=1)
@@ -110,5 +110,5 @@ def spread_windows(beta: float, *, count: int, settle: int, seed: Seed) -> tuple
 
 
 def whole_bits(bits: float) -> int:
-    """The nearest number of bits that the document's three segments share evenly."""
+    """The nearest number of bits that the three published segments share evenly."""
     return 3 * round(bits / 3)

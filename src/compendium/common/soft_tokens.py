@@ -99,23 +99,29 @@ def pull_back(leaf: Tensor, following: Tensor, covector: Tensor) -> Tensor:
 
 
 def mean_word(
-    model: Decoder, chances: Tensor, voices: int, generator: np.random.Generator
+    model: Decoder, chances: Tensor, samples: int, generator: np.random.Generator
 ) -> Tensor:
-    """Mean embedding (B, D) of the words that N voices draw from each law (B, V)."""
+    """Mean embedding (B, D) of the words that N samples draw from each law (B, V)."""
     laws = chances.double().numpy()
-    drawn = generator.multinomial(voices, laws / laws.sum(1, keepdims=True))
-    return torch.as_tensor(drawn / voices, dtype=chances.dtype) @ model.embedding
+    drawn = generator.multinomial(samples, laws / laws.sum(1, keepdims=True))
+    return torch.as_tensor(drawn / samples, dtype=chances.dtype) @ model.embedding
 
 
 def follow(
-    model: Decoder, windows: Tensor, *, beta: float | Tensor, steps: int, voices: int | None = None
+    model: Decoder,
+    windows: Tensor,
+    *,
+    beta: float | Tensor,
+    steps: int,
+    samples: int | None = None,
+    seed: int = 0,
 ) -> Tensor:
-    """Windows (B, T, D) with the `steps` tokens after them, by the map or by the mean of voices."""
-    generator, orbit = np.random.default_rng(0), windows
+    """Windows (B, T, D) with the `steps` tokens after them, by the map or a mean of samples."""
+    generator, orbit = np.random.default_rng(seed), windows
     for _ in range(steps):
         chances = next_token_distribution(model, orbit[:, -windows.shape[1] :], beta=beta)
         plain = chances @ model.embedding
-        said = plain if voices is None else mean_word(model, chances, voices, generator)
+        said = plain if samples is None else mean_word(model, chances, samples, generator)
         orbit = torch.cat((orbit, said[:, None]), 1)
     return orbit
 

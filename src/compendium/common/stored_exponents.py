@@ -1,4 +1,4 @@
-"""Leading Lyapunov exponents of chaos in the document's network, as chapter 33 stored them."""
+"""Leading Lyapunov exponents of chaos in the published network, as chapter 33 stored them."""
 
 from pathlib import Path
 

@@ -39,7 +39,7 @@ def map_data() -> dict[str, Any]:
 
     That one settles on a cycle for the paper's network, and so is the same on every machine.
     """
-    # The drawn ones do different things at the document's γ and ε.
+    # The drawn ones do different things at the published γ and ε.
     networks = {PAPER: Network.poclopez2024()}
     networks |= {f"drawn, seed {seed}": Network.segmented(seed) for seed in (2, 4, 6, 9)}
     found: dict[str, Any] = {}

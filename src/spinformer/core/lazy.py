@@ -2,7 +2,7 @@
 
 This is the convention of Scientific Python's `lazy_loader` (SPEC 1): the names that a package
 exports stand once, as imports in its stub file `__init__.pyi`, where type checkers and editors read
-them, too.
+them, too. That library gives a module only if the stub lists it, and then `import *` imports it.
 """
 
 import ast

@@ -1,7 +1,8 @@
-"""Spin modules with a backward pass by hand, which keeps no matrix of couplings.
+"""Spin modules with a backward pass by hand, which keeps few matrices.
 
-As in flash attention, the backward pass computes the softmax weights again from queries and keys.
-What is kept for it are vectors of each spin, and at the saddle point one inverse. Systems are taken
+What is kept for it are vectors of each spin, at the saddle point one inverse, and the couplings as
+long as these matrices take no more room than a few such vectors. For more spins the backward pass
+computes the softmax weights again from queries and keys, as in flash attention. Systems are taken
 in tiles that fit into the cache of a processor, in work matrices that a thread uses again and
 again; on accelerators the modules take the plain operations.
 
@@ -33,6 +34,8 @@ from spinformer.spins.solvers import saddle_of
 
 # Entries of a work matrix: a few of them fit into the second and third cache together.
 _TILE = 1 << 18
+# Matrices of a system are kept for the backward pass up to this many vectors of its N spins.
+_KEPT_VECTORS = 16
 # Before Newton's steps at the saddle point: steps in the mean of all spins, then mean-field steps.
 _UNIFORM_STEPS = 12
 _SWEEPS = 2
@@ -152,7 +155,8 @@ def solve_fused(inputs: HeadInputs, strength: Tensor, settings: FusedSettings) -
         forbidden=matrices(inputs.masks.forbidden),
         bias=matrices(inputs.masks.bias),
     )
-    mean, along, back, status = _ByHand.apply(settings, *systems)
+    keeps_couplings = _keeps_couplings(settings, systems)
+    mean, along, back, status = _ByHand.apply(settings, keeps_couplings, *systems)
     return FusedSpins(
         mean=mean.unflatten(0, batch),
         along=None if along is None else along.unflatten(0, batch),
@@ -161,17 +165,32 @@ def solve_fused(inputs: HeadInputs, strength: Tensor, settings: FusedSettings) -
     )
 
 
+def _keeps_couplings(settings: FusedSettings, systems: _Systems) -> bool:
+    """Whether J is kept for the backward pass: a matrix N × N, beside R at the saddle point."""
+    differentiated = any(values.requires_grad for values in systems[:4])
+    sites, width = systems.fields.shape[-2:]
+    matrices = 2 if settings.theory == "saddle" else 1
+    fits = matrices * sites <= _KEPT_VECTORS * width
+    return torch.is_grad_enabled() and differentiated and fits
+
+
 class _ByHand(torch.autograd.Function):
     """The kernels of a theory, and derivatives that have derivatives."""
 
     @staticmethod
-    def forward(ctx: Any, settings: FusedSettings, *tensors: Any) -> tuple[Any, ...]:
+    def forward(
+        ctx: Any, settings: FusedSettings, keeps_couplings: bool, *tensors: Any
+    ) -> tuple[Any, ...]:
         systems = _Systems(*tensors)
+        couplings = None
+        if keeps_couplings:
+            fields = systems.fields
+            couplings = fields.new_empty(*fields.shape[:-1], fields.shape[-2])
         kernel, _ = _KERNELS[settings.theory]
-        mean, along, back, status, *kept = _in_tiles(kernel, settings, systems)
+        mean, along, back, status, *kept = _in_tiles(kernel, settings, systems, couplings)
         ctx.settings = settings
         ctx.masks = systems[4:]
-        ctx.save_for_backward(*systems[:4], *kept)
+        ctx.save_for_backward(*systems[:4], couplings, *kept)
         if status is not None:
             ctx.mark_non_differentiable(status)
         return mean, along, back, status
@@ -180,10 +199,10 @@ class _ByHand(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         systems = _Systems(*ctx.saved_tensors[:4], *ctx.masks)
         if torch.is_grad_enabled():
-            return None, *_plain_gradients(ctx.settings, systems, grads[:3]), None, None
+            return None, None, *_plain_gradients(ctx.settings, systems, grads[:3]), None, None
         _, kernel = _KERNELS[ctx.settings.theory]
         kept = ctx.saved_tensors[4:]
-        return None, *_in_tiles(kernel, ctx.settings, systems, *kept, *grads[:3]), None, None
+        return None, None, *_in_tiles(kernel, ctx.settings, systems, *kept, *grads[:3]), None, None
 
 
 def _plain_gradients(
@@ -388,14 +407,16 @@ def _mean_field_correlation(spins: _Langevin, pair: Tensor, order: int, out: Ten
     return out.baddbmm_(spins.mean, spins.mean.mT, beta=2)
 
 
-def _mean_field_forward(settings: FusedSettings, systems: _Systems) -> tuple[Tensor | None, ...]:
-    """m, G k, Gᵀ q, and for the backward pass θ of all steps (S, N, (K+1) D), Onsager's factors
-    (S, N, K) and ρ."""
+def _mean_field_forward(
+    settings: FusedSettings, systems: _Systems, kept: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    """m, G k, Gᵀ q, and for the backward pass the spins of all steps, m (S, N, (K+1) D), gains and
+    roots (S, N, K+1), Onsager's factors (S, N, K) and ρ."""
     couplings, pair, square, work = _workspace.matrices(4, systems.fields)
-    _couplings(settings, systems, couplings)
+    couplings = _couplings(settings, systems, couplings if kept is None else kept)
     torch.add(couplings, couplings.mT, out=pair)
     spins = _Langevin.of(systems.fields)
-    thetas = [systems.fields]
+    steps = [spins]
     reactions = []
     if settings.order == 2:
         torch.mul(pair, pair, out=square)
@@ -405,19 +426,23 @@ def _mean_field_forward(settings: FusedSettings, systems: _Systems) -> tuple[Ten
             reactions.append(_times_vector(square, spins.gain, work))
             theta.addcmul_(reactions[-1], spins.mean, value=-1)
         spins = _Langevin.of(theta)
-        thetas.append(theta)
-    kept = (torch.cat(thetas, -1), torch.cat(reactions, -1) if reactions else None)
+        steps.append(spins)
+    for_backward: list[Tensor | None] = [torch.cat(x, -1) for x in zip(*steps, strict=True)]
+    for_backward.append(torch.cat(reactions, -1) if reactions else None)
     if not settings.response:
-        return spins.mean, None, None, None, *kept, None
+        return spins.mean, None, None, None, *for_backward, None
     correlation = _mean_field_correlation(spins, pair, settings.order, square)
     along, back, rho = _response(systems, couplings, correlation)
-    return spins.mean, along, back, None, *kept, rho
+    return spins.mean, along, back, None, *for_backward, rho
 
 
 def _mean_field_backward(
     settings: FusedSettings,
     systems: _Systems,
-    thetas: Tensor,
+    kept: Tensor | None,
+    means: Tensor,
+    gains: Tensor,
+    roots: Tensor,
     reactions: Tensor,
     rho: Tensor,
     grad: Tensor,
@@ -426,9 +451,10 @@ def _mean_field_backward(
 ) -> tuple[Tensor, ...]:
     """Derivatives by fields, queries, keys and g."""
     couplings, pair, slope, weighted, work = _workspace.matrices(5, systems.fields)
-    _couplings(settings, systems, couplings)
+    couplings = _couplings(settings, systems, couplings) if kept is None else kept
     torch.add(couplings, couplings.mT, out=pair)
-    spins = [_Langevin.of(theta) for theta in thetas.split(systems.fields.shape[-1], -1)]
+    mean = means.split(systems.fields.shape[-1], -1)
+    spins = list(map(_Langevin, mean, gains.split(1, -1), roots.split(1, -1)))
     if settings.response:
         last = spins[-1]
         _mean_field_correlation(last, pair, settings.order, slope)
@@ -579,10 +605,12 @@ def _mean_field_multipliers(fields: Tensor, pair: Tensor, square: Tensor, work: 
     return reaction.add_(spins.gain.reciprocal())
 
 
-def _saddle_forward(settings: FusedSettings, systems: _Systems) -> tuple[Tensor | None, ...]:
+def _saddle_forward(
+    settings: FusedSettings, systems: _Systems, kept: Tensor | None
+) -> tuple[Tensor | None, ...]:
     """m, G k, Gᵀ q, status, and for the backward pass m, R and ρ."""
     couplings, pair, *work = _workspace.matrices(5, systems.fields)
-    _couplings(settings, systems, couplings)
+    couplings = _couplings(settings, systems, couplings if kept is None else kept)
     torch.add(couplings, couplings.mT, out=pair)
     inverse, mean, status = _find_saddle(settings, systems, pair, work)
     inverse = inverse.clone()
@@ -596,6 +624,7 @@ def _saddle_forward(settings: FusedSettings, systems: _Systems) -> tuple[Tensor 
 def _saddle_backward(
     settings: FusedSettings,
     systems: _Systems,
+    kept: Tensor | None,
     mean: Tensor,
     inverse: Tensor,
     rho: Tensor,
@@ -610,7 +639,7 @@ def _saddle_backward(
     Y_ii, where μ solves [R∘(R + m mᵀ)] μ = ∂a. Then ∂h = u and E = 2 R Y R + u mᵀ + m uᵀ.
     """
     couplings, slope, weighted, carried, matrix = _workspace.matrices(5, systems.fields)
-    _couplings(settings, systems, couplings)
+    couplings = _couplings(settings, systems, couplings) if kept is None else kept
     if settings.response:
         torch.baddbmm(inverse, mean, mean.mT, beta=2, out=slope)
         by_queries, by_keys = _response_backward(
@@ -638,23 +667,20 @@ def _saddle_backward(
     )
 
 
-def _driven_forward(settings: FusedSettings, systems: _Systems) -> tuple[Tensor | None, ...]:
+def _driven_forward(
+    settings: FusedSettings, systems: _Systems, kept: Tensor | None
+) -> tuple[Tensor | None, ...]:
     """m, and for the backward pass the means at all times (S, N, (K+1) D)."""
-    work = _workspace.matrices(3, systems.fields)
-    _driven_couplings(settings, systems, work)
+    couplings, square, work = _workspace.matrices(3, systems.fields)
+    couplings = _couplings(settings, systems, couplings if kept is None else kept)
+    if settings.order == 2:
+        torch.mul(couplings, couplings, out=square)
     mean = _Langevin.of(systems.fields).mean
     means = [mean]
     for _ in range(settings.steps):
-        mean = _driven_step(settings, systems, work, mean).mean
+        mean = _driven_step(settings, systems, [couplings, square, work], mean).mean
         means.append(mean)
     return mean, None, None, None, torch.cat(means, -1)
-
-
-def _driven_couplings(settings: FusedSettings, systems: _Systems, work: Sequence[Tensor]) -> None:
-    """J, and J∘J at order 2."""
-    _couplings(settings, systems, work[0])
-    if settings.order == 2:
-        torch.mul(work[0], work[0], out=work[1])
 
 
 def _driven_step(
@@ -673,11 +699,18 @@ def _width(mean: Tensor) -> Tensor:
 
 
 def _driven_backward(
-    settings: FusedSettings, systems: _Systems, means: Tensor, grad: Tensor, *_: None
+    settings: FusedSettings,
+    systems: _Systems,
+    kept: Tensor | None,
+    means: Tensor,
+    grad: Tensor,
+    *_: None,
 ) -> tuple[Tensor, ...]:
     """Derivatives by fields, queries, keys and g."""
     couplings, square, work, slope = _workspace.matrices(4, systems.fields)
-    _driven_couplings(settings, systems, [couplings, square])
+    couplings = _couplings(settings, systems, couplings) if kept is None else kept
+    if settings.order == 2:
+        torch.mul(couplings, couplings, out=square)
     mean = means.split(systems.fields.shape[-1], -1)
     lefts = []
     fluctuations = []

@@ -19,9 +19,8 @@ response is itself attention, with weights G and Gᵀ and value maps A = W_Q W_K
 F is the free energy of `large_d` at the saddle point, or that of its mean-field equations. These
 have one, physical solution if β Σ_j |B_ij| < 1 for all spins; the saddle point always exists.
 
-Training takes a backward pass by hand, in `fused`, which recomputes the couplings. What is here is
-the same in plain operations: it gives the parts, and it serves second derivatives, transforms of
-`torch.func` and compilers.
+Training takes a backward pass by hand, in `fused`. What is here is the same in plain operations: it
+gives the parts, and it serves second derivatives, transforms of `torch.func` and compilers.
 """
 
 import dataclasses
