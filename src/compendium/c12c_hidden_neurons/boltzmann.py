@@ -74,6 +74,8 @@ def best_divergence(
 
     flat = features.reshape(-1, features.shape[-1])
 
+    # A line search may try a step so long that a state has no weight left, and then shortens it.
+    @np.errstate(divide="ignore", over="ignore", invalid="ignore")
     def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
         logits = flat @ theta
         weights = np.exp(logits - logits.max())

@@ -18,7 +18,7 @@ spins on. This is asked of one to sixteen components and of the saddle point of 
 couplings and of couplings of random sign, of 64 and of 128 spins.
 
 An earlier criterion was that the curves of N^(−1/3) χ for two sizes cross within 0.15 of βs = 1. It
-was given up after thirteen of twenty lines, because the crossings moved with the size: for 12 and
+was given up after twelve of twenty lines, because the crossings moved with the size: for 12 and
 48 or 16 and 64 spins of four components they were at 1.14 to 1.21.
 """
 
