@@ -115,7 +115,6 @@ def test_the_susceptibility_by_other_means():
     assert table["halves"].mean() == pytest.approx(1.0, abs=0.02)
 
 
-@pytest.mark.claim("B7b")
 def test_adaptive_tap_falls_faster_than_the_others():
     """The stored errors by an unweighted fit of their means; medians of sizes 64 against 512."""
     table = study.errors_table.read()

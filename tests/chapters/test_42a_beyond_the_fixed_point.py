@@ -53,7 +53,6 @@ def test_returns_tell_rests_cycles_and_curves():
 
 # Torch loads its forward derivatives in a way that it deprecates itself.
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script")
-@pytest.mark.claim("R3")
 def test_a_stream_and_its_twin_are_the_map_and_its_derivative():
     model = example_decoder(seed=10)
     betas = torch.tensor([2.0, 5.0, 9.0], dtype=torch.float64)

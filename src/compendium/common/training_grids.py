@@ -83,9 +83,9 @@ def grid_rows(
 ) -> Rows:
     """A row for each rate, split and look: test accuracy, test and validation loss in bits.
 
-    Of all splits, or the first `count`, at all rates of the arm, or at its `lowest`. With a look inside, the correlations of the spins in the
-    `first` and the `last` layer, and what is left in the last one of input tokens from different
-    samples.
+    Of all splits, or the first `count`, at all rates of the arm, or at its `lowest`. With a look
+    inside, the correlations of the spins in the `first` and the `last` layer, and what is left in
+    the last one of input tokens from different samples.
     """
     found = train_arm(
         arm,
