@@ -213,3 +213,9 @@ def test_a_room_exports_what_its_stub_says():
         with pytest.raises(AttributeError, match="no attribute 'nothing'"):
             room.nothing  # noqa: B018
     assert exporting == 5
+
+
+def test_a_small_run_is_kept_of_every_chapter():
+    """And of no other: a chapter without one is run, but nothing is compared."""
+    kept = {path.stem for path in (ROOT / "tests" / "data" / "small_runs").iterdir()}
+    assert kept == {path.stem for path in (ROOT / "notebooks").glob("*.md")}

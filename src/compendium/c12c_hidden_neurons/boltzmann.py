@@ -15,7 +15,7 @@ interpolate, with the whole 95 % interval over targets. Expected: it is better f
 random couplings of triples, level for entirely random ones, and worse for noisy stored patterns.
 """
 
-from itertools import combinations, product
+from itertools import combinations
 
 import numpy as np
 from scipy.optimize import minimize
@@ -24,24 +24,21 @@ from scipy.special import logsumexp
 from bookmaker.tables import Rows, stored
 from compendium.common.rows import mean_rows, numbered, parameter_product
 from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.states import spin_states
 
 VISIBLE = 6
 TARGETS = ("random", "triples", "patterns", "digits")
 
 
-def _spins(count: int) -> np.ndarray:
-    return np.array(list(product((-1.0, 1.0), repeat=count)))
-
-
 def machine(kind: str, hidden: int, *, visible: int = VISIBLE) -> np.ndarray:
     """Features Φ of a machine for all v and z: (2^visible, values of z, parameters)."""
-    seen = _spins(visible)
+    seen = spin_states(visible)
     if kind == "attention":
         patterns = np.eye(hidden)[:, 1:]  # the bias of the first is no parameter of p
         columns = [np.broadcast_to(patterns, (len(seen), *patterns.shape))]
         columns += [np.einsum("vi,zk->vzki", seen, np.eye(hidden)).reshape(len(seen), hidden, -1)]
         return np.concatenate(columns, axis=-1)
-    unseen = _spins(hidden)
+    unseen = spin_states(hidden)
     shape = (len(seen), len(unseen))
     spins = np.concatenate(
         [
@@ -100,7 +97,7 @@ def best_divergence(
 def draw_target(kind: str, *, seed: Seed) -> np.ndarray:
     """A distribution over the states of the visible spins, all of them possible."""
     rng = numpy_generator(seed)
-    states = _spins(VISIBLE)
+    states = spin_states(VISIBLE)
     if kind == "random":
         return rng.dirichlet(np.ones(len(states)))
     if kind == "triples":

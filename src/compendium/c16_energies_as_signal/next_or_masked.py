@@ -17,8 +17,6 @@ Expected: they are for weak couplings, and masked tokens are worse for strong on
 loses where couplings are strong and texts many, because its conditionals have another form.
 """
 
-from itertools import product
-
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import logsumexp
@@ -26,24 +24,21 @@ from scipy.special import logsumexp
 from bookmaker.tables import Rows, stored
 from compendium.common.rows import mean_rows, near_rows, numbered, parameter_product
 from spinformer.core.random import Seed, numpy_generator
+from spinformer.core.states import spin_states
 
 GOALS = ("next", "masked", "causal")
 
 
-def _states(tokens: int) -> np.ndarray:
-    return np.array(list(product((-1.0, 1.0), repeat=tokens)))
-
-
 def log_gibbs(couplings: np.ndarray, biases: np.ndarray) -> np.ndarray:
     """ln p(x) of all states for symmetric couplings without a diagonal."""
-    states = _states(len(biases))
+    states = spin_states(len(biases))
     weights = 0.5 * np.einsum("si,ij,sj->s", states, couplings, states) + states @ biases
     return weights - logsumexp(weights)
 
 
 def conditional_logs(couplings: np.ndarray, biases: np.ndarray) -> np.ndarray:
     """ln σ(2 x_i (b_i + Σ_j J_ij x_j)) of all states and tokens: (2^n, n)."""
-    states = _states(len(biases))
+    states = spin_states(len(biases))
     return -np.logaddexp(0.0, -2.0 * states * (states @ couplings.T + biases))
 
 
@@ -53,7 +48,7 @@ def fitted_log_probabilities(goal: str, shares: np.ndarray, *, texts: int) -> np
     A normal prior of unit width keeps the numbers finite.
     """
     tokens = int(np.log2(len(shares)))
-    states = _states(tokens)
+    states = spin_states(tokens)
     lower = np.tril_indices(tokens, -1)
 
     def unpacked(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

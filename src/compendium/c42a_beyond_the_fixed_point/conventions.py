@@ -190,7 +190,7 @@ _CROWDS: dict[str, Any] = {
 def settings_R4(beta: float, *, count: int = 16, settle: int = 40) -> Rows:
     """One sample and ten thousand from pieces of the seven texts, for one, two and four tokens.
 
-    At β = 0.5 all texts have come to the rest, and differ by their samples alone.
+    At β = 0.5 all texts have reached the fixed point, and differ by their samples alone.
     """
     begin = text_starts(decoder(), span=4, count=count + 1)[1:]
     return crowd_rows(begin, beta=beta, tokens=(1, 2, 4), settle=settle, first=0)
