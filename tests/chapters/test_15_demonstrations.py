@@ -331,6 +331,15 @@ def test_the_open_cells_do_what_the_package_does():
     assert np.log(3) > study.spinodal(2.0) > np.log(2)
 
 
+def test_the_best_inner_loop_is_chosen_on_other_tasks(monkeypatch):
+    """The second is best by the means of the first half, the third where it is judged."""
+    judged = np.array([[0.9, 0.9], [0.5, 0.5], [0.1, 0.1]])
+    halves = {"look-up": (np.array([3.0, 1.0, 2.0]), judged)}
+    monkeypatch.setattr(inner_steps, "errors_of_halves", lambda *_, **__: halves)
+    (line,) = inner_steps.lead_of_steps(0, "line")
+    assert line["value"] == pytest.approx(0.45 - 0.5)
+
+
 @pytest.mark.claim("A16c")
 def test_inner_loops_against_closed_forms(monkeypatch):
     x, y = inner_steps.draw_tasks("line", count=3, dim=2, shown=6, seed=1)

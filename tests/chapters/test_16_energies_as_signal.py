@@ -358,5 +358,19 @@ def test_the_fit_to_finitely_many_texts_has_no_slope():
     theta, *_ = np.linalg.lstsq(np.c_[features, np.ones(8)], logs, rcond=None)
     slope = (np.exp(logs) - shares) @ features + theta[:6] / 60
     np.testing.assert_allclose(slope, 0.0, atol=1e-4)
+    # The slope of the pseudo-likelihood by differences, for texts of which two are frequent.
+    shares = np.array([24, 2, 3, 9, 0, 17, 1, 4]) / 60
+    logs = next_or_masked.fitted_log_probabilities("masked", shares, texts=60)
+    theta, *_ = np.linalg.lstsq(np.c_[features, np.ones(8)], logs, rcond=None)
+
+    def cost(numbers):
+        couplings = np.zeros((3, 3))
+        couplings[[1, 2, 2], [0, 0, 1]] = numbers[3:]
+        parts = next_or_masked.conditional_logs(couplings + couplings.T, numbers[:3])
+        return -shares @ parts.sum(1) + numbers @ numbers / 120
+
+    steps = 1e-4 * np.eye(6)
+    slope = [(cost(theta[:6] + step) - cost(theta[:6] - step)) / 2e-4 for step in steps]
+    np.testing.assert_allclose(slope, 0.0, atol=1e-4)
     found = next_or_masked.divergences("random", tokens=4, strength=0.5, texts=10**7, seed=1)
     assert max(found[:2]) < 1e-5
