@@ -99,6 +99,36 @@ def test_steps_are_those_of_the_formula(layout):
         torch.testing.assert_close(found, torch.softmax(0.7 * logits, -1))
 
 
+def test_the_nucleus_is_that_of_transformers():
+    warper = pytest.importorskip("transformers").TopPLogitsWarper
+    model = example_causal_model("llama")
+    table = words_of(model)
+    # As much memory as two windows need.
+    soft = SoftTokenMap(model, window=3, beta=0.2, top_p=0.6, memory=2 * 32 * (6 * 8 + 8))
+    assert soft.rows == 2
+    starts = windows_of(soft, 5, 3)
+    logits = soft.logits(starts)
+    expected = torch.softmax(warper(0.6)(None, 0.2 * logits), -1)
+    kept = (expected > 0).sum(1)
+    assert kept.min() > 1
+    assert kept.max() < 32
+    found = soft.next_token_distribution(starts)
+    torch.testing.assert_close(found, expected)
+    token = soft.step(starts)[1]
+    np.testing.assert_allclose(token, expected.detach().numpy() @ table, atol=1e-12)
+    # Samples come from the nucleus, and a stream begins with the same token.
+    drawn = soft.trajectory(starts[:1], steps=1, samples=20_000)[0]
+    np.testing.assert_allclose(drawn[:, 0], token[:1], atol=0.05 * np.abs(table).max())
+    torch.testing.assert_close(soft.stream(starts, steps=1).tokens[:, 0], token)
+    # Derivatives are those of the smooth pieces. Norms compute in single precision.
+    line = starts.clone().requires_grad_()
+    value = soft.mean_token(line, torch.full((5,), 0.2, dtype=line.dtype))
+    toward = torch.randn(value.shape, generator=torch.Generator().manual_seed(1)).to(value)
+    (back,) = torch.autograd.grad(value, line, toward)
+    change = (soft.step(starts + 1e-3)[1] - soft.step(starts - 1e-3)[1]) / 2e-3
+    torch.testing.assert_close((toward * change).sum(), back.sum(), rtol=1e-3, atol=1e-4)
+
+
 def test_little_memory_gives_the_same():
     model = example_causal_model("qwen")
     whole = SoftTokenMap(model, window=2, beta=0.2)

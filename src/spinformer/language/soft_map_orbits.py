@@ -144,6 +144,29 @@ def softmax_at(logits: Tensor, betas: Tensor) -> Tensor:
     return weights
 
 
+def nucleus(weights: Tensor, top_p: float) -> Tensor:
+    """Keep the likeliest words that together have at least the probability `top_p`.
+
+    Parameters
+    ----------
+    weights : Tensor, shape (B, V)
+        Next-token distributions.
+    top_p : float
+        Probability of the nucleus, in (0, 1].
+
+    Returns
+    -------
+    Tensor, shape (B, V)
+        The distributions within the nucleus, which add up to one again.
+    """
+    ordered, places = weights.sort(-1, descending=True)
+    before = ordered.cumsum(-1) - ordered
+    # The word that exceeds the probability is the last one that is kept.
+    inside = torch.zeros_like(weights, dtype=torch.bool).scatter_(-1, places, before < top_p)
+    kept = weights * inside
+    return kept / kept.sum(-1, keepdim=True)
+
+
 def next_tokens(
     soft: "SoftTokenMap",
     batch: WindowBatch,
@@ -172,7 +195,7 @@ def next_tokens(
     tokens = []
     with torch.no_grad():
         for windows, betas in batch.chunks(soft.rows):
-            weights = softmax_at(soft.logits(windows), betas)
+            weights = soft.word_weights(soft.logits(windows), betas)
             if samples is not None and generator is not None:
                 weights = _sampled(weights, samples, generator)
             tokens.append(soft.table.average(weights))
