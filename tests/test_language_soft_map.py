@@ -116,6 +116,9 @@ def test_the_nucleus_is_that_of_transformers():
     torch.testing.assert_close(found, expected)
     token = soft.step(starts)[1]
     np.testing.assert_allclose(token, expected.detach().numpy() @ table, atol=1e-12)
+    # At β = 0 all words are alike: six tenths of 32 are twenty.
+    uniform = soft.next_token_distribution(starts, beta=0.0)
+    torch.testing.assert_close(uniform.max(1).values, torch.full((5,), 0.05).double())
     # Samples come from the nucleus, and a stream begins with the same token.
     drawn = soft.trajectory(starts[:1], steps=1, samples=20_000)[0]
     np.testing.assert_allclose(drawn[:, 0], token[:1], atol=0.05 * np.abs(table).max())
@@ -127,6 +130,19 @@ def test_the_nucleus_is_that_of_transformers():
     (back,) = torch.autograd.grad(value, line, toward)
     change = (soft.step(starts + 1e-3)[1] - soft.step(starts - 1e-3)[1]) / 2e-3
     torch.testing.assert_close((toward * change).sum(), back.sum(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("choice", [{"beta": np.inf}, {"top_p": 1e-6}])
+def test_differences_vanish_where_words_are_certain(choice):
+    soft = SoftTokenMap(example_causal_model("llama"), window=2, **choice)
+    starts = windows_of(soft, 3, 2)
+    for count in (1, 2):
+        found = soft.lyapunov_spectrum(starts, steps=12, count=count).exponents
+        assert (found.value == -np.inf).all()
+        assert np.isnan(found.error).all()
+    # Greedy decoding with so few words is soon on a cycle.
+    attractors = soft.find_attractors(starts, transient=500, steps=96)
+    assert (attractors.regime == Regime.PERIODIC).all()
 
 
 def test_little_memory_gives_the_same():

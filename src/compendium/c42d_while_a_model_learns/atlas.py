@@ -9,7 +9,7 @@ from spinformer.language.text import sample_texts
 
 # The model card samples at the last of these.
 BETAS = (0.3, 0.5, 0.7, 1.0, 2.0, 5.0)
-WINDOWS = (1, 2, 4, 8, 16)
+WINDOWS = (1, 2, 4, 8)
 # What stands in front of every window: nothing, the first token of a chat, the tokens of a chat
 # template before a user's text, or the beginning of a story.
 PREFIXES = {
@@ -18,8 +18,8 @@ PREFIXES = {
     "template": "<|im_start|>user\n",
     "prompt": "Once upon a time,",
 }
-# The longest window is followed with the two prefixes that differ most.
-_LONGEST = 32
+# Longer windows are followed with the two prefixes that differ most.
+LONG_WINDOWS = (16, 32)
 # The window ends behind so many tokens of the opening of Moby-Dick.
 PLACE = 40
 
@@ -28,7 +28,7 @@ PLACE = 40
 @stored(
     "atlas",
     parameter_product(window=WINDOWS, prefix=PREFIXES)
-    + parameter_product(window=(_LONGEST,), prefix=("none", "first token")),
+    + parameter_product(window=LONG_WINDOWS, prefix=("none", "first token")),
     small={"window": 2, "prefix": "first token", "transient": 2, "steps": 6},
     seconds=10.0,
     within=WITHIN,

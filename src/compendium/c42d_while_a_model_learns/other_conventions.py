@@ -32,6 +32,8 @@ TOP_P = 0.9
 # The text of the atlas is the first; the others are of three kinds.
 _OTHER_TEXTS = ("dialogue", "essay")
 VARIANTS = ("other texts", "random words", "nucleus", "double precision", "rounded again")
+# The two prefixes that differ most.
+FRONTS = ("none", "first token")
 _BLOCK = 32
 _LEVELS = 15
 
@@ -99,7 +101,7 @@ def variant_starts(soft: SoftTokenMap, variant: str) -> torch.Tensor:
 
 @stored(
     "conventions",
-    parameter_product(prefix=PREFIXES, variant=VARIANTS),
+    parameter_product(prefix=FRONTS, variant=VARIANTS),
     small={
         "window": 2,
         "prefix": "none",

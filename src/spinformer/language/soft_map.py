@@ -53,7 +53,7 @@ from spinformer.language.soft_map_layouts import (
 from spinformer.language.soft_map_lyapunov import LyapunovSpectrum as LyapunovSpectrum
 from spinformer.language.soft_map_orbits import (
     iterate,
-    nucleus,
+    nucleus_at,
     softmax_at,
     window_batch,
 )
@@ -314,8 +314,9 @@ class SoftTokenMap:
         Tensor, shape (B, V)
             The probabilities p.
         """
-        weights = softmax_at(logits, betas)
-        return weights if self.top_p == 1 else nucleus(weights, self.top_p)
+        if self.top_p == 1:
+            return softmax_at(logits, betas)
+        return nucleus_at(logits, betas, top_p=self.top_p)
 
     def next_token_distribution(self, windows: Tensor, *, beta: Any = None) -> Tensor:
         """Distribution of the word that follows each window.

@@ -144,27 +144,32 @@ def softmax_at(logits: Tensor, betas: Tensor) -> Tensor:
     return weights
 
 
-def nucleus(weights: Tensor, top_p: float) -> Tensor:
-    """Keep the likeliest words that together have at least the probability `top_p`.
+def nucleus_at(logits: Tensor, betas: Tensor, *, top_p: float) -> Tensor:
+    """Next-token distributions within the nucleus, the likeliest words that have a probability.
 
     Parameters
     ----------
-    weights : Tensor, shape (B, V)
-        Next-token distributions.
+    logits : Tensor, shape (B, V)
+        The logits.
+    betas : Tensor, shape (B,)
+        The inverse temperatures; infinity takes the likeliest word.
     top_p : float
-        Probability of the nucleus, in (0, 1].
+        Probability that the words of the nucleus have together at least, in (0, 1].
 
     Returns
     -------
     Tensor, shape (B, V)
-        The distributions within the nucleus, which add up to one again.
+        The distributions.
     """
-    ordered, places = weights.sort(-1, descending=True)
+    ordered, places = softmax_at(logits.detach(), betas).sort(-1, descending=True)
     before = ordered.cumsum(-1) - ordered
     # The word that exceeds the probability is the last one that is kept.
-    inside = torch.zeros_like(weights, dtype=torch.bool).scatter_(-1, places, before < top_p)
-    kept = weights * inside
-    return kept / kept.sum(-1, keepdim=True)
+    inside = torch.zeros_like(logits, dtype=torch.bool).scatter_(-1, places, before < top_p)
+    # Logits of -inf in place of a division: of a single word the derivative is zero exactly.
+    greedy = betas.isinf()
+    scale = torch.where(greedy, torch.ones_like(betas), betas)
+    kept = (scale[:, None] * logits).masked_fill(~inside, -torch.inf)
+    return softmax_at(kept, torch.where(greedy, betas, torch.ones_like(betas)))
 
 
 def next_tokens(
