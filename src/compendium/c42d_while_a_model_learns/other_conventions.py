@@ -12,6 +12,7 @@ the mean exponent has another sign than that of the atlas, and differs from it b
 
 from copy import deepcopy
 
+import numpy as np
 import torch
 
 from bookmaker.tables import Rows, stored
@@ -21,6 +22,7 @@ from compendium.common.corpora import corpus
 from compendium.common.models import checkpoint
 from compendium.common.rows import parameter_product
 from spinformer.core.random import torch_generator
+from spinformer.core.solve import NotConverged
 from spinformer.language.soft_map import SoftTokenMap
 from spinformer.language.text import sample_texts
 
@@ -38,20 +40,22 @@ _BLOCK = 32
 _LEVELS = 15
 
 
-def rounded_again(weight: torch.Tensor) -> torch.Tensor:
+def rounded_again(weight: torch.Tensor, *, shift: int) -> torch.Tensor:
     """Round rows of weights (m, n) to four bits, in blocks that straddle those of the file.
 
     Blocks of the file, of 32 weights with 16 values each, would return the same weights.
     """
-    shifted = weight.roll(_BLOCK // 2, dims=1)
+    shifted = weight.roll(shift, dims=1)
     blocks = shifted.unflatten(1, (-1, _BLOCK))
     low = blocks.amin(-1, keepdim=True)
     scale = (blocks.amax(-1, keepdim=True) - low) / _LEVELS
     steps = torch.where(scale > 0, (blocks - low) / scale, 0.0).round()
-    return (low + steps * scale).flatten(1).roll(-_BLOCK // 2, dims=1)
+    return (low + steps * scale).flatten(1).roll(-shift, dims=1)
 
 
-def round_layers(model: torch.nn.Module) -> tuple[torch.nn.Module, float]:
+def round_layers(
+    model: torch.nn.Module, *, shift: int = _BLOCK // 2
+) -> tuple[torch.nn.Module, float]:
     """A copy of a model with the matrices of its layers rounded once more, and the change.
 
     The change is the root mean square over that of the weights. The embeddings keep their values.
@@ -62,7 +66,7 @@ def round_layers(model: torch.nn.Module) -> tuple[torch.nn.Module, float]:
     with torch.no_grad():
         for name, weight in rounded.named_parameters():
             if weight.ndim == 2 and "layers" in name:
-                again = rounded_again(weight)
+                again = rounded_again(weight, shift=shift)
                 change += float((again - weight).square().sum())
                 total += float(weight.square().sum())
                 weight.copy_(again)
@@ -127,3 +131,36 @@ def conventions_table(
     start = variant_starts(soft, variant)
     rows = regime_rows(soft, start, betas=betas, transient=transient, steps=steps)
     return [{"change": change} | row for row in rows]
+
+
+# By how many weights the blocks of a rounding are shifted against those of the file.
+SHIFTS = (8, 12, 16, 20, 24)
+
+
+@stored(
+    "roundings",
+    parameter_product(shift=SHIFTS),
+    small={"shift": 16, "window": 1, "within": (0.1, 0.11)},
+    seconds=10.0,
+    within={"change": 0.001, "beta": 0.01, "real": 0.02, "imaginary": 0.02},
+)
+def roundings_table(
+    shift: int, *, window: int = WINDOW, within: tuple[float, float] = (0.2, 2.0)
+) -> Rows:
+    """Find the β at which the fixed point of weights that are rounded again loses its stability.
+
+    Nothing stands in front. The multiplier is that of the first β beyond the loss. Not numbers
+    where the fixed point is stable to the end of the range or is not found on the way.
+
+    Criterion, written when the table `conventions` had shown one cell, shift 16 at β = 0.5, to be
+    at no fixed point: the rounding of the weights decides the loss of stability if one of the
+    roundings moves its β by more than a fifth.
+    """
+    rounded, change = round_layers(checkpoint().model, shift=shift)
+    soft = SoftTokenMap(rounded, window=window)
+    try:
+        found = soft.critical_beta(within=within, tolerance=0.01)
+    except NotConverged:
+        return [{"change": change, "beta": np.nan, "real": np.nan, "imaginary": np.nan}]
+    leading = found.multiplier
+    return [{"change": change, "beta": found.beta, "real": leading.real, "imaginary": leading.imag}]
