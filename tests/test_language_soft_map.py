@@ -16,7 +16,12 @@ from transformers import PreTrainedTokenizerFast
 
 from spinformer.core.regimes import Regime
 from spinformer.core.solve import NotConverged
-from spinformer.language import checkpoints, soft_map_greedy, soft_map_lyapunov
+from spinformer.language import (
+    checkpoints,
+    soft_map_fixed_points,
+    soft_map_greedy,
+    soft_map_lyapunov,
+)
 from spinformer.language.checkpoints import Checkpoint
 from spinformer.language.soft_map import SoftTokenMap, Thresholds
 from spinformer.language.untrained import LAYOUTS, example_causal_model
@@ -213,6 +218,25 @@ def test_stability_is_lost_where_the_closed_form_says():
         soft.critical_beta(within=(3.0, 4.0))
     with pytest.raises(NotConverged, match="fixed point of the map of soft tokens"):
         soft.fixed_point(beta=3.0, start=torch.tensor([0.5, 0.1]).double(), max_steps=2)
+
+
+def test_a_fixed_point_is_followed_in_steps_in_which_it_is_found(monkeypatch):
+    whole = soft_map_fixed_points.fixed_point
+    visited = []
+
+    def nearby(soft, *, beta, start=None):
+        if start is not None and beta > 1.2 * max(visited):
+            raise NotConverged("too far")
+        visited.append(beta)
+        return whole(soft, beta=beta, start=start)
+
+    monkeypatch.setattr(soft_map_fixed_points, "fixed_point", nearby)
+    soft = SoftTokenMap(ring(0.9), window=1)
+    assert soft.critical_beta(within=(0.5, 4.0)).beta == pytest.approx(2.0, rel=1e-3)
+    visited.clear()
+    monkeypatch.setattr(soft_map_fixed_points, "_LEAST_STEP", 0.4)
+    with pytest.raises(NotConverged, match="too far"):
+        soft.critical_beta(within=(0.5, 4.0))
 
 
 def test_regimes_are_named():

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 # Entries of a window up to which its derivative is written out.
 _DENSE = 16
+# In powers of two, the first and the least step of β along a fixed point.
+_LARGEST_STEP = 0.5
+_LEAST_STEP = 0.02
 
 
 @record
@@ -201,8 +204,9 @@ def critical_beta(
 ) -> CriticalBeta:
     """Inverse temperature at which the fixed point of small β loses its stability.
 
-    The fixed point is followed from the lower end in factors of √2 until its leading multiplier
-    passes one, and the crossing is narrowed down by the secant of ln |μ|.
+    The fixed point is followed from the lower end until its leading multiplier passes one, in
+    factors of √2, and in smaller ones where it is not found. The crossing is narrowed down by the
+    secant of ln |μ|.
 
     Parameters
     ----------
@@ -233,6 +237,8 @@ def critical_beta(
     if below.rate >= 0.0:
         raise ValueError(f"within must begin where the fixed point is stable, got {low}")
     above = below
+    # In powers of two.
+    step = _LARGEST_STEP
     while above.rate < 0.0:
         below = above
         if below.beta >= high:
@@ -240,7 +246,12 @@ def critical_beta(
                 f"the fixed point is stable up to β = {high:g}, where its leading multiplier "
                 f"has the modulus {np.exp(below.rate):.3f}"
             )
-        above = _stability(soft, min(below.beta * 2**0.5, high), below.token)
+        try:
+            above = _stability(soft, min(below.beta * 2**step, high), below.token)
+        except NotConverged:
+            step /= 2
+            if step < _LEAST_STEP:
+                raise
     while above.beta - below.beta > tolerance * above.beta:
         share = below.rate / (below.rate - above.rate)
         # Not nearer to an end than a tenth, so that both ends move.
