@@ -33,14 +33,13 @@ def _visible(motion: str, measured: np.ndarray) -> Rows:
 @stored(
     "settings_C12",
     [
-        {"data": f"{unit['motion']} {unit['size']}"} | unit
-        for unit in parameter_product(
-            motion=MOTIONS, size=np.unique(memory_times_table.read()["size"]).tolist()
-        )
+        {"data": f"{motion} {size}", "motion": motion, "beta": chosen.beta, "size": size}
+        for motion, chosen in MOTIONS.items()
+        for size in np.unique(memory_times_table.read()["size"]).tolist()
     ],
     seconds=0.1,
 )
-def settings_c12(data: str, motion: str, size: int) -> Rows:
+def settings_c12(data: str, motion: str, beta: float, size: int) -> Rows:
     """ln of the tokens for which a message is visible over those of a window; ten starts."""
     table = memory_times_table.read()
     here = (table["motion"] == motion) & (table["size"] == size)
