@@ -26,6 +26,7 @@ interval. Expected: for a `pull` w/ε up to 0.2, and the contrary from 2 on.
 import itertools
 
 import numpy as np
+from scipy.integrate import cumulative_trapezoid, trapezoid
 
 from bookmaker.tables import Rows, stored
 from compendium.common.rows import numbered, parameter_product
@@ -79,6 +80,15 @@ def walk(
     return np.concatenate(kept)
 
 
+def density_of_one_coupling(rate: float, *, taught: float) -> tuple[np.ndarray, np.ndarray]:
+    """Couplings x between the walls and their density without flux, for one input and small ε."""
+    x = np.linspace(-1, 1, 401)
+    noise = np.exp(2 * rattling(x[:, None], taught=taught))
+    pull = cumulative_trapezoid(np.tanh(x) / noise, x, initial=0.0)
+    density = np.exp(-2 * taught / rate * pull) / noise
+    return x, density / trapezoid(density, x)
+
+
 def density_by_rattling(samples: np.ndarray, *, taught: float) -> tuple[np.ndarray, np.ndarray]:
     """Mean R of `BINS` classes of couplings with equal volume, and ln of their density.
 
@@ -117,21 +127,21 @@ def rattling_rows(data: int, rate: float, inputs: int, pull: float) -> Rows:
 settings_b13c = stored(
     "settings_B13c",
     numbered(
-        parameter_product(rate=(0.03, 0.06), inputs=(1, 2, 3), pull=(0.0, 0.1, 2.0, 4.0)),
+        parameter_product(rate=(0.05, 0.08), inputs=(1, 2, 3), pull=(0.0, 0.1, 2.0, 4.0)),
         first=200_000,
         step=100,
     ),
-    seconds=4.0,
+    seconds=2.0,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
 )(rattling_rows)
 # Other walkers, drawn after the region `pull <= 0.2`.
 confirm_b13c = stored(
     "confirm_B13c",
     numbered(
-        parameter_product(rate=(0.025, 0.045, 0.08), inputs=(1, 2, 4), pull=(0.05, 0.2)),
+        parameter_product(rate=(0.04, 0.1), inputs=(1, 2, 4), pull=(0.05, 0.2)),
         first=400_000,
         step=100,
     ),
-    seconds=4.0,
+    seconds=2.0,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
 )(rattling_rows)
