@@ -35,7 +35,7 @@ from spinformer.core.statistics import student_interval
 # Independent groups of walkers, walkers of each, and moves in units of the time 1/ε² of diffusion.
 # The first half of the moves is not counted.
 GROUPS = 5
-WALKERS = 300
+WALKERS = 200
 TIMES = 8.0
 BINS = 8
 
@@ -69,7 +69,7 @@ def move(x: np.ndarray, *, rate: float, taught: float, rng: np.random.Generator)
 def walk(
     inputs: int, *, rate: float, taught: float, walkers: int, moves: int, seed: int
 ) -> np.ndarray:
-    """Couplings (samples, K) from uniform starts, every tenth move of the second half."""
+    """Couplings (samples, walkers, K) from uniform starts, every tenth move of the second half."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(-1, 1, (walkers, inputs))
     kept = []
@@ -77,7 +77,7 @@ def walk(
         x = move(x, rate=rate, taught=taught, rng=rng)
         if 2 * step >= moves and step % 10 == 0:
             kept.append(x)
-    return np.concatenate(kept)
+    return np.array(kept)
 
 
 def density_of_one_coupling(rate: float, *, taught: float) -> tuple[np.ndarray, np.ndarray]:
@@ -94,13 +94,13 @@ def density_by_rattling(samples: np.ndarray, *, taught: float) -> tuple[np.ndarr
 
     The classes are quantiles of R over the box; a uniform density has the logarithm zero.
     """
-    box = np.random.default_rng(0).uniform(-1, 1, (40_000, samples.shape[-1]))
+    box = np.random.default_rng(0).uniform(-1, 1, (20_000, samples.shape[-1]))
     level = rattling(box, taught=taught)
     edges = np.quantile(level, np.linspace(0, 1, BINS + 1)[1:-1])
     class_of = np.searchsorted(edges, level)
     means = np.array([level[class_of == number].mean() for number in range(BINS)])
-    found = np.searchsorted(edges, rattling(samples, taught=taught))
-    share = np.bincount(found, minlength=BINS) / len(found)
+    found = np.searchsorted(edges, rattling(samples, taught=taught)).ravel()
+    share = np.bincount(found, minlength=BINS) / found.size
     return means, np.log(share * BINS)
 
 
@@ -114,12 +114,11 @@ def rattling_rows(data: int, rate: float, inputs: int, pull: float) -> Rows:
     """γ of independent groups of walkers; `pull` is w/ε."""
     taught = pull * rate
     moves = round(TIMES / rate**2)
-    slopes = []
-    for group in range(GROUPS):
-        samples = walk(
-            inputs, rate=rate, taught=taught, walkers=WALKERS, moves=moves, seed=data + group
-        )
-        slopes.append(rattling_slope(samples, taught=taught))
+    samples = walk(
+        inputs, rate=rate, taught=taught, walkers=GROUPS * WALKERS, moves=moves, seed=data
+    )
+    groups = np.split(samples, GROUPS, axis=1)
+    slopes = [rattling_slope(group, taught=taught) for group in groups]
     low, high = student_interval(slopes)
     return [{"value": float(np.mean(slopes)), "low": low, "high": high, "runs": GROUPS}]
 
@@ -131,7 +130,7 @@ settings_b13c = stored(
         first=200_000,
         step=100,
     ),
-    seconds=2.0,
+    seconds=0.8,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
 )(rattling_rows)
 # Other walkers, drawn after the region `pull <= 0.2`.
@@ -142,6 +141,6 @@ confirm_b13c = stored(
         first=400_000,
         step=100,
     ),
-    seconds=2.0,
+    seconds=0.8,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
 )(rattling_rows)
