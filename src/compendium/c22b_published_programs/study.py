@@ -3,10 +3,10 @@
 Bal published two programs with his essays, both under the MIT license. They were run once, apart
 from this project; nothing of their code is here, only what they returned:
 
-- `afem.txt` and `afem_fresh.txt`: afem, github.com/mcbal/afem, commit 6101605, class
-  `VectorSpinModel` in double precision on a system of `draw_system`, with its couplings written
-  into `_J`, t = 1 as start for every spin, and a tolerance of 1e-12 within 200 steps where the
-  defaults are 1e-5 and 40. Columns are the free energy, internal energy and `log_prob` that it
+- `afem.txt`, `afem_fresh.txt` and `afem_again.txt`: afem, github.com/mcbal/afem, commit 6101605,
+  class `VectorSpinModel` in double precision on a system of `draw_system`, with its couplings
+  written into `_J`, t = 1 as start for every spin, and a tolerance of 1e-12 within 200 steps where
+  the defaults are 1e-5 and 40. Columns are the free energy, internal energy and `log_prob` that it
   returns, the sum of its multipliers, the sum of its magnetizations weighted with `weights`, and
   the first four entries of the derivative of this sum by the fields. `derivative` says how the
   program differentiates its root: "analytic" (`use_analytical_grads`, its default) by a formula
@@ -334,13 +334,14 @@ settings_b15 = stored(
 confirm_b16 = stored("confirm_B16", _units("afem_fresh"), seconds=0.1, within=_ROUNDING)(
     compared_rows("afem_fresh", "values")
 )
-# The derivatives of the other half are not in the region of B16b.
+# B16b is stated for automatic derivatives in the region of B16: elsewhere, as of ten in fourteen
+# new systems, the program does not find the saddle point, and its derivatives are not those there.
 confirm_b16b = stored(
     "confirm_B16b",
-    [unit for unit in _units("afem_fresh") if unit["derivative"] == "automatic"],
+    _units("afem_again"),
     seconds=0.1,
     within=_ROUNDING,
-)(compared_rows("afem_fresh", "slope"))
+)(compared_rows("afem_again", "slope"))
 confirm_b15 = stored(
     "confirm_B15",
     numbered(

@@ -70,7 +70,7 @@ class Mixing(nn.Module):
 
 
 class PartialLayer(nn.Module):
-    """A layer with a `mixer`, without the part `removed`: "nothing", one, or two, "skip, mixing"."""
+    """A layer with a `mixer`, without what is `removed`: "nothing", or parts, "skip, mixing"."""
 
     def __init__(self, dim: int, *, mixer: str, removed: str) -> None:
         super().__init__()

@@ -91,11 +91,15 @@ settings_c31 = stored(
     seconds=9,
     within=_LOOSE,
 )(fraction_rows)
+# Both ends of the region, without a position code, with a strong one, and with other windows.
 confirm_c31 = stored(
     "confirm_C31",
     numbered(
-        parameter_product(probability=(0.55, 0.65, 0.7), epsilon=(0.01, 0.05, 0.15), bits=(2, 3)),
-        first=600,
+        [
+            *parameter_product(probability=(0.3, 0.4, 0.65, 0.7), epsilon=(0.0, 0.3), bits=(2,)),
+            *parameter_product(probability=(0.3, 0.7), epsilon=(0.05,), bits=(1, 3, 4)),
+        ],
+        first=700,
     ),
     seconds=9,
     within=_LOOSE,

@@ -8,12 +8,17 @@ import numpy as np
 from scipy.signal import periodogram
 
 from bookmaker.tables import Rows, stored
+from compendium.c34_memory_beyond_window.messages import measured_information, message_direction
 from compendium.c34_memory_beyond_window.study import (
     LONGEST,
+    STRENGTH,
     autocorrelation,
+    forgotten_at,
+    ladder,
     memory_times_table,
 )
 from compendium.common.rows import mean_rows, median_rows, numbered, parameter_product
+from spinformer.dmft.finite_size import window_of_context
 from spinformer.dmft.mean_field import poclopez2024_context, random_contexts, trajectory
 from spinformer.dmft.network import Network
 from spinformer.dmft.poclopez2024 import MOTIONS
@@ -33,36 +38,68 @@ def _visible(motion: str, measured: np.ndarray) -> Rows:
 @stored(
     "settings_C12",
     [
-        {"data": f"{unit['motion']} {unit['size']}"} | unit
-        for unit in parameter_product(
-            motion=MOTIONS, size=np.unique(memory_times_table.read()["size"]).tolist()
-        )
+        {"data": f"{motion} {size}", "motion": motion, "beta": chosen.beta, "size": size}
+        for motion, chosen in MOTIONS.items()
+        for size in np.unique(memory_times_table.read()["size"]).tolist()
     ],
     seconds=0.1,
 )
-def settings_c12(data: str, motion: str, size: int) -> Rows:
+def settings_c12(data: str, motion: str, beta: float, size: int) -> Rows:
     """ln of the tokens for which a message is visible over those of a window; ten starts."""
     table = memory_times_table.read()
     here = (table["motion"] == motion) & (table["size"] == size)
     return _visible(motion, table["measured"][here])
 
 
+# Inverse temperatures of other motions than those of `MOTIONS`, which end the region of C12, and
+# tokens that a message is followed for.
+_FRESH = {
+    "driven": (0.5, 0.8, 1.1),
+    "quasi-periodic": (1.246, 1.2595),
+    "periodic": (1.27,),
+    "chaos": (1.32, 1.4),
+}
+_FOLLOWED = 64
+
+
 @stored(
     "confirm_C12",
-    [
-        {"data": f"{unit['motion']} {unit['size']} again"} | unit
-        for unit in parameter_product(motion=MOTIONS, size=(499_998, 4_999_998, 49_999_998))
-    ],
-    small={"data": "driven 499998 again", "motion": "driven", "size": 499_998, "starts": 2},
+    numbered(
+        [
+            {"motion": motion, "beta": beta, "size": size}
+            for motion, betas in _FRESH.items()
+            for beta in betas
+            for size in (300_000, 3_000_000, 300_000_000)
+        ],
+        first=300,
+    ),
+    small={"data": 300, "motion": "driven", "beta": 0.5, "size": 300_000, "starts": 2},
     seconds=1.0,
     within={"value": 0.2, "low": 0.2, "high": 0.2},
 )
-def confirm_c12(data: str, motion: str, size: int, *, starts: int = 10) -> Rows:
-    """The same of texts from other starts, 31 and later."""
-    lines = [
-        memory_times_table.rows(motion, start, sizes=(size,))[0] for start in range(31, 31 + starts)
-    ]
-    return _visible(motion, np.array([line["measured"] for line in lines]))
+def confirm_c12(data: int, motion: str, beta: float, size: int, *, starts: int = 10) -> Rows:
+    """The same of messages that are followed for 64 tokens, from random contexts of their own."""
+    network = Network.poclopez2024()
+    delays = ladder(_FOLLOWED)
+    times = []
+    for seed in range(10 * data, 10 * data + starts):
+        start = random_contexts(network, seed, count=1)
+        _, settled = trajectory(network, start, beta=beta, steps=0, transient=20_000)
+        context = settled.select(0)
+        information = measured_information(
+            network,
+            np.round(window_of_context(network, context, beta=beta), 8),
+            message_direction(network, seed),
+            size=size,
+            beta=beta,
+            position=context.position,
+            strength=STRENGTH,
+            delays=delays,
+            runs=400,
+            seed=seed,
+        )
+        times.append(min(forgotten_at(delays, information=information), _FOLLOWED))
+    return median_rows(np.log(np.maximum(times, 0.5) / _WINDOW))
 
 
 # Inverse temperatures, three of quasi-periodic motion and three of chaos each, and one of the cycle
