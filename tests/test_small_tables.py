@@ -97,7 +97,9 @@ STEPS = {"settle": 0, "measure": 4, "last": 2}
 CASES = [
     case("c10_attention.study.exponents_table", family="kernel", kind="share"),
     case("c11_discrete_memories.study.capacity_table", {"NETWORKS": {40: 2}}, dim=40),
+    case("c12c_hidden_neurons.boltzmann.settings_a18d", data=1, target="random", hidden=1, draws=2),
     case("c11b_load_and_temperature.study.copies_table", dim=60, temperature=0.9),
+    case("c12c_hidden_neurons.study.ends_table", start="empty", ratio=3.0),
     case(
         "c13_memory_density.study.digits_table",
         {"PATTERNS": 4, "learn_digits": partial(learn_digits, patterns=4, steps=6)},
@@ -263,6 +265,7 @@ CASES = [
         "42_generator_as_a_map:circles", {"CIRCLES": {8: (1.0, 3.0)}}, span=8, settle=8, measure=8
     ),
     case("42_generator_as_a_map:onset", span=8, settle=20, block=4),
+    case("42_generator_as_a_map:noise", beta=0.5, samples=100),
     case(f"{C42A}:branches", span=8, steps=3, values=3),
     case(f"{C42A}:card", span=4, beta=5.0, count=1, settle=0, measure=4, last=2),
     case(f"{C42A}:cold", span=4, beta=16.0, steps=12, last=4),
@@ -292,6 +295,22 @@ CASES = [
     case("42c_what_left_the_window:recurrences", source="texts"),
     case("c42c_what_left_the_window.study.words_of", source="window 4"),
     case("42c_what_left_the_window:settings_R10", data=0),
+    case(
+        "42d_while_a_model_learns:atlas",
+        {"BETAS": (0.3,)},
+        window=2,
+        prefix="first token",
+        transient=2,
+        steps=6,
+    ),
+    case(
+        "42d_while_a_model_learns:learning",
+        size="small",
+        seed=0,
+        checkpoints=(0, 2),
+        transient=2,
+        steps=6,
+    ),
 ]
 
 
