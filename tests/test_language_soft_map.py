@@ -16,7 +16,12 @@ from transformers import PreTrainedTokenizerFast
 
 from spinformer.core.regimes import Regime
 from spinformer.core.solve import NotConverged
-from spinformer.language import checkpoints, soft_map_greedy, soft_map_lyapunov
+from spinformer.language import (
+    checkpoints,
+    soft_map_fixed_points,
+    soft_map_greedy,
+    soft_map_lyapunov,
+)
 from spinformer.language.checkpoints import Checkpoint
 from spinformer.language.soft_map import SoftTokenMap, Thresholds
 from spinformer.language.untrained import LAYOUTS, example_causal_model
@@ -99,6 +104,52 @@ def test_steps_are_those_of_the_formula(layout):
         torch.testing.assert_close(found, torch.softmax(0.7 * logits, -1))
 
 
+def test_the_nucleus_is_that_of_transformers():
+    warper = pytest.importorskip("transformers").TopPLogitsWarper
+    model = example_causal_model("llama")
+    table = words_of(model)
+    # As much memory as two windows need.
+    soft = SoftTokenMap(model, window=3, beta=0.2, top_p=0.6, memory=2 * 32 * (6 * 8 + 8))
+    assert soft.rows == 2
+    starts = windows_of(soft, 5, 3)
+    logits = soft.logits(starts)
+    expected = torch.softmax(warper(0.6)(None, 0.2 * logits), -1)
+    kept = (expected > 0).sum(1)
+    assert kept.min() > 1
+    assert kept.max() < 32
+    found = soft.next_token_distribution(starts)
+    torch.testing.assert_close(found, expected)
+    token = soft.step(starts)[1]
+    np.testing.assert_allclose(token, expected.detach().numpy() @ table, atol=1e-12)
+    # At β = 0 all words are alike: six tenths of 32 are twenty.
+    uniform = soft.next_token_distribution(starts, beta=0.0)
+    torch.testing.assert_close(uniform.max(1).values, torch.full((5,), 0.05).double())
+    # Samples come from the nucleus, and a stream begins with the same token.
+    drawn = soft.trajectory(starts[:1], steps=1, samples=20_000)[0]
+    np.testing.assert_allclose(drawn[:, 0], token[:1], atol=0.05 * np.abs(table).max())
+    torch.testing.assert_close(soft.stream(starts, steps=1).tokens[:, 0], token)
+    # Derivatives are those of the smooth pieces. Norms compute in single precision.
+    line = starts.clone().requires_grad_()
+    value = soft.mean_token(line, torch.full((5,), 0.2, dtype=line.dtype))
+    toward = torch.randn(value.shape, generator=torch.Generator().manual_seed(1)).to(value)
+    (back,) = torch.autograd.grad(value, line, toward)
+    change = (soft.step(starts + 1e-3)[1] - soft.step(starts - 1e-3)[1]) / 2e-3
+    torch.testing.assert_close((toward * change).sum(), back.sum(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("choice", [{"beta": np.inf}, {"top_p": 1e-6}])
+def test_differences_vanish_where_words_are_certain(choice):
+    soft = SoftTokenMap(example_causal_model("llama"), window=2, **choice)
+    starts = windows_of(soft, 3, 2)
+    for count in (1, 2):
+        found = soft.lyapunov_spectrum(starts, steps=12, count=count).exponents
+        assert (found.value == -np.inf).all()
+        assert np.isnan(found.error).all()
+    # Greedy decoding with so few words is soon on a cycle.
+    attractors = soft.find_attractors(starts, transient=500, steps=96)
+    assert (attractors.regime == Regime.PERIODIC).all()
+
+
 def test_little_memory_gives_the_same():
     model = example_causal_model("qwen")
     whole = SoftTokenMap(model, window=2, beta=0.2)
@@ -167,6 +218,41 @@ def test_stability_is_lost_where_the_closed_form_says():
         soft.critical_beta(within=(3.0, 4.0))
     with pytest.raises(NotConverged, match="fixed point of the map of soft tokens"):
         soft.fixed_point(beta=3.0, start=torch.tensor([0.5, 0.1]).double(), max_steps=2)
+
+
+def test_a_fixed_point_is_followed_in_steps_in_which_it_is_found(monkeypatch):
+    whole = soft_map_fixed_points.fixed_point
+    visited = []
+
+    def nearby(soft, *, beta, start=None):
+        if start is not None and beta > 1.2 * max(visited):
+            raise NotConverged("too far")
+        visited.append(beta)
+        return whole(soft, beta=beta, start=start)
+
+    monkeypatch.setattr(soft_map_fixed_points, "fixed_point", nearby)
+    soft = SoftTokenMap(ring(0.9), window=1)
+    assert soft.critical_beta(within=(0.5, 4.0)).beta == pytest.approx(2.0, rel=1e-3)
+    visited.clear()
+    monkeypatch.setattr(soft_map_fixed_points, "_LEAST_STEP", 0.4)
+    with pytest.raises(NotConverged, match="too far"):
+        soft.critical_beta(within=(0.5, 4.0))
+
+
+def test_the_loss_of_stability_is_not_passed_in_a_large_step(monkeypatch):
+    """Beyond it a stable fixed point of another branch may be found."""
+    whole = soft_map_fixed_points.fixed_point
+    visited = []
+
+    def seen(soft, *, beta, start=None):
+        visited.append(beta)
+        return whole(soft, beta=beta, start=start)
+
+    monkeypatch.setattr(soft_map_fixed_points, "fixed_point", seen)
+    # The modulus is β / 2, 0.6 at 1.2.
+    SoftTokenMap(ring(0.9), window=1).critical_beta(within=(0.5, 4.0))
+    assert visited[:4] == pytest.approx([0.5, 0.5 * 2**0.5, 1.0, 2**0.5])
+    assert max(visited) < 2 * 2**0.126
 
 
 def test_regimes_are_named():

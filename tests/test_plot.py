@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from spinformer.plot.style import label_panels
 from spinformer.plot.vector import _DENSE, figure_svg
 
 
@@ -84,3 +85,18 @@ def test_numbers_are_rounded_to_a_hundredth(label):
     assert paths
     assert not re.search(r"\.\d{3}", " ".join(paths))
     assert "STIX" not in text
+
+
+def test_panels_are_lettered_and_words_beside_a_picture_are_ink():
+    figure, axes = plt.subplots(1, 2, figsize=(9, 2))
+    label_panels(list(axes))
+    assert [axis.get_title(loc="left") for axis in axes] == ["a", "b"]
+    # The picture is a square in the middle once it is laid out, and the words no longer lie on it.
+    axes[1].imshow(np.eye(3))
+    axes[1].text(0.555, 0.5, "by it", transform=figure.transFigure)
+    axes[1].text(0.72, 0.5, "on it", transform=figure.transFigure)
+    text = figure_svg(figure)
+    plt.close(figure)
+    for words, ink in (("by it", True), ("on it", False)):
+        place = text.rindex("<g", 0, text.index(f">{words}<"))
+        assert ('class="ink"' in text[place : text.index(">", place)]) is ink

@@ -3,10 +3,10 @@
 Bal published two programs with his essays, both under the MIT license. They were run once, apart
 from this project; nothing of their code is here, only what they returned:
 
-- `afem.txt` and `afem_fresh.txt`: afem, github.com/mcbal/afem, commit 6101605, class
-  `VectorSpinModel` in double precision on a system of `draw_system`, with its couplings written
-  into `_J`, t = 1 as start for every spin, and a tolerance of 1e-12 within 200 steps where the
-  defaults are 1e-5 and 40. Columns are the free energy, internal energy and `log_prob` that it
+- `afem.txt`, `afem_fresh.txt` and `afem_again.txt`: afem, github.com/mcbal/afem, commit 6101605,
+  class `VectorSpinModel` in double precision on a system of `draw_system`, with its couplings
+  written into `_J`, t = 1 as start for every spin, and a tolerance of 1e-12 within 200 steps where
+  the defaults are 1e-5 and 40. Columns are the free energy, internal energy and `log_prob` that it
   returns, the sum of its multipliers, the sum of its magnetizations weighted with `weights`, and
   the first four entries of the derivative of this sum by the fields. `derivative` says how the
   program differentiates its root: "analytic" (`use_analytical_grads`, its default) by a formula
@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy.special import softmax
 from torch import Tensor
 
 from bookmaker.tables import Rows, read_columns, stored
@@ -333,13 +334,14 @@ settings_b15 = stored(
 confirm_b16 = stored("confirm_B16", _units("afem_fresh"), seconds=0.1, within=_ROUNDING)(
     compared_rows("afem_fresh", "values")
 )
-# The derivatives of the other half are not in the region of B16b.
+# B16b is stated for automatic derivatives in the region of B16: elsewhere, as of ten in fourteen
+# new systems, the program does not find the saddle point, and its derivatives are not those there.
 confirm_b16b = stored(
     "confirm_B16b",
-    [unit for unit in _units("afem_fresh") if unit["derivative"] == "automatic"],
+    _units("afem_again"),
     seconds=0.1,
     within=_ROUNDING,
-)(compared_rows("afem_fresh", "slope"))
+)(compared_rows("afem_again", "slope"))
 confirm_b15 = stored(
     "confirm_B15",
     numbered(
@@ -349,3 +351,39 @@ confirm_b15 = stored(
     seconds=1,
     within={"value": 0.01, "low": 0.01, "high": 0.01},
 )(reaction_rows)
+
+
+def input_couplings(scores: np.ndarray, *, kind: str, dim: int, strength: float) -> np.ndarray:
+    """Symmetric couplings (N, N) without diagonal from scores q·k (N, N) of the input.
+
+    "tanh", as afem makes them, tanh(√D q·k)/√(N D), or "softmax", `strength` times the softmax of
+    √D q·k in each row [bal2021transformers, Eq. (softmaxcouplings)], both symmetrised.
+    """
+    scaled = dim**0.5 * scores
+    if kind == "tanh":
+        couplings = np.tanh(scaled) / (len(scores) * dim) ** 0.5
+    else:
+        couplings = strength * softmax(scaled, axis=1)
+    couplings = (couplings + couplings.T) / 2
+    np.fill_diagonal(couplings, 0.0)
+    return couplings
+
+
+class Spectrum(NamedTuple):
+    """Largest and smallest eigenvalue; overlap of the first eigenvector with equal entries."""
+
+    largest: float
+    smallest: float
+    overlap: float
+
+
+def input_spectrum(seed: int, *, spins: int, dim: int, kind: str, strength: float) -> Spectrum:
+    """Spectrum of `input_couplings` for random inputs of unit length and random maps."""
+    rng = np.random.default_rng(seed)
+    inputs = rng.standard_normal((spins, dim))
+    inputs /= np.linalg.norm(inputs, axis=1, keepdims=True)
+    query, key = rng.standard_normal((2, dim, dim)) / dim**0.5
+    scores = (inputs @ query) @ (inputs @ key).T
+    couplings = input_couplings(scores, kind=kind, dim=dim, strength=strength)
+    values, vectors = np.linalg.eigh(couplings)
+    return Spectrum(values[-1], values[0], abs(vectors[:, -1].sum()) / spins**0.5)

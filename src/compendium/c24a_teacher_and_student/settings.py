@@ -4,7 +4,9 @@ Adam leaves a student after 200 steps before its minimum: of 32 answers its erro
 the bound in the median and 2.5 times at worst. Here least squares go on from there to the minimum,
 in what the answers depend on, A = W_Q W_Kᵀ, ln β and ln g.
 
-The region was written before the confirming table was drawn: eight answers or more.
+The region was written before the confirming table was drawn: eight answers or more, with noise of
+at most 0.04. The first one named no noise. Strong noise leaves the linear regime that the bound
+describes: with 0.2 and eight answers new students ended at 1.7 times the bound.
 """
 
 import numpy as np
@@ -119,7 +121,7 @@ settings_b10c = stored(
 confirm_b10c = stored(
     "confirm_B10c",
     numbered(
-        parameter_product(samples=(8, 10, 14, 20), noise=(0.007, 0.015, 0.03)), first=5000, step=10
+        parameter_product(samples=(8, 10, 14, 20), noise=(0.005, 0.03, 0.04)), first=6000, step=10
     ),
     seconds=10.0,
     within=_NEAR,

@@ -10,15 +10,16 @@ from spinformer.language.text import sample_texts
 # The model card samples at the last of these.
 BETAS = (0.3, 0.5, 0.7, 1.0, 2.0, 5.0)
 WINDOWS = (1, 2, 4, 8)
-# What stands in front of every window: nothing, the first token of a chat, or the tokens of a chat
-# template before a user's text.
+# What stands in front of every window: nothing, the first token of a chat, the tokens of a chat
+# template before a user's text, or the beginning of a story.
 PREFIXES = {
     "none": None,
     "first token": "<|im_start|>",
     "template": "<|im_start|>user\n",
+    "prompt": "Once upon a time,",
 }
 # The window ends behind so many tokens of the opening of Moby-Dick.
-_PLACE = 40
+PLACE = 40
 
 
 # So short that chaos cannot amplify the rounding of single precision by much.
@@ -35,6 +36,6 @@ def atlas_table(window: int, *, prefix: str, transient: int = 40, steps: int = 3
     soft = SoftTokenMap(
         loaded.model, window=window, prefix=PREFIXES[prefix], tokenizer=loaded.tokenizer
     )
-    numbers = soft.encode(sample_texts()["narrative"])[_PLACE - window : _PLACE]
+    numbers = soft.encode(sample_texts()["narrative"])[PLACE - window : PLACE]
     start = soft.embed(numbers[None])
     return regime_rows(soft, start, betas=BETAS, transient=transient, steps=steps)

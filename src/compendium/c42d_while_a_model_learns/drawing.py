@@ -5,9 +5,11 @@ from collections.abc import Sequence
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from compendium.c42d_while_a_model_learns.atlas import BETAS
+from compendium.c42d_while_a_model_learns.atlas import BETAS, PREFIXES
+from compendium.c42d_while_a_model_learns.other_conventions import FRONTS, VARIANTS, WINDOW
 from compendium.common.drawing import REGIME_COLORS
 from compendium.common.rows import Columns, groupby
 from spinformer.core.regimes import Regime
@@ -21,6 +23,13 @@ REGIMES = {
     "chaotic": ("chaos", REGIME_COLORS[Regime.CHAOTIC]),
     "undecided": ("undecided", REGIME_COLORS[Regime.UNDECIDED]),
 }
+# What stands in front of the windows, in the words of the figures.
+NAMES = {
+    "none": "nothing in front",
+    "first token": "first token",
+    "template": "template",
+    "prompt": "prompt",
+}
 Row = tuple[str, dict[str, np.ndarray]]
 
 
@@ -30,9 +39,9 @@ def show_atlas(shipped: Columns, optional: Columns, small: Columns) -> None:
     shipped: the table `atlas`. optional: the table `gemma`. small: the table `learning`.
     """
     left: list[Row] = [
-        (f"{name}{front}, T = {window}", rows)
+        (f"{name}{NAMES[front]}, T = {window}", rows)
         for name, table in (("", shipped), ("Gemma, ", optional))
-        for front in ("none", "first token", "template")
+        for front in PREFIXES
         for window, rows in groupby(_chosen(table, "prefix", front), "window")
     ]
     last = _chosen(small, "update", small["update"].max())
@@ -41,12 +50,34 @@ def show_atlas(shipped: Columns, optional: Columns, small: Columns) -> None:
     ]
     first = _chosen(small, "update", 0)
     right += [(f"{size}, fresh, T = 4", rows) for size, rows in groupby(first, "size")]
-    fig, axes = plt.subplots(1, 2, figsize=(9.6, 5.6))
+    fig, axes = plt.subplots(1, 2, figsize=(9.6, 7.6))
     _draw(axes[0], left)
     _draw(axes[1], right)
+    _show_colors(fig)
+    label_panels(list(axes))
+
+
+def show_conventions(shipped: Columns, variants: Columns) -> None:
+    """Draw the atlas at one window beside what other conventions give, a panel a prefix.
+
+    shipped: the table `atlas`. variants: the table `conventions`.
+    """
+    fig, axes = plt.subplots(1, 2, figsize=(9.6, 2.8), sharey=True)
+    here = _chosen(shipped, "window", WINDOW)
+    for axis, front in zip(axes, FRONTS, strict=True):
+        rows: list[Row] = [("as in the atlas", _chosen(here, "prefix", front))]
+        of_front = _chosen(variants, "prefix", front)
+        rows += [(variant, _chosen(of_front, "variant", variant)) for variant in VARIANTS]
+        _draw(axis, rows)
+        axis.set_title(NAMES[front])
+    _show_colors(fig)
+    label_panels(list(axes))
+
+
+def _show_colors(fig: Figure) -> None:
+    """Name the colors of the regimes below a figure."""
     handles = [Patch(color=color, label=label) for label, color in REGIMES.values()]
     fig.legend(handles=handles, loc="outside lower center", ncols=len(handles))
-    label_panels(list(axes))
 
 
 def _chosen(table: Columns, name: str, value: object) -> dict[str, np.ndarray]:
@@ -72,6 +103,5 @@ def _draw(axis: Axes, rows: Sequence[Row]) -> None:
                 axis.text(column + 0.5, place, "+", ha="center", va="center", color="white")
     axis.set_xticks(np.arange(len(BETAS)) + 0.5, [f"{beta:g}" for beta in BETAS])
     axis.set_yticks(range(len(rows)), [label for label, _ in rows], fontsize=8)
-    axis.set(xlabel="inverse temperature β", xlim=(0, len(BETAS)))
-    axis.invert_yaxis()
+    axis.set(xlabel="inverse temperature β", xlim=(0, len(BETAS)), ylim=(len(rows) - 0.5, -0.5))
     axis.grid(visible=False)

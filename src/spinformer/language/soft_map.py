@@ -51,7 +51,12 @@ from spinformer.language.soft_map_layouts import (
     embedding_table,
 )
 from spinformer.language.soft_map_lyapunov import LyapunovSpectrum as LyapunovSpectrum
-from spinformer.language.soft_map_orbits import iterate, softmax_at, window_batch
+from spinformer.language.soft_map_orbits import (
+    iterate,
+    nucleus_at,
+    softmax_at,
+    window_batch,
+)
 from spinformer.language.soft_map_stream import Stream as Stream
 
 
@@ -74,6 +79,10 @@ class SoftTokenMap:
     beta : float, default 1.0
         Inverse temperature of the next-token distribution, which each method may replace. Infinity
         is greedy decoding.
+    top_p : float, default 1.0
+        Probability of the nucleus, in (0, 1]: of the next-token distribution only the likeliest
+        words are kept that together have at least this probability, as `generate` of transformers
+        does. At 1 all words are kept.
     tokenizer : object or None, default None
         Tokenizer of transformers. Only text needs it.
     memory : float, default 1e9
@@ -100,9 +109,12 @@ class SoftTokenMap:
 
         F(x_1, \dots, x_T) = \sum_v p_v e_v, \qquad p = \mathrm{softmax}(\beta z(x_1, \dots, x_T)).
 
+    With `top_p` below 1 the map jumps where a word enters or leaves the nucleus. Derivatives are
+    those of the smooth pieces between the jumps, and so are multipliers and exponents.
+
     References
     ----------
-    [zhang2025soft]
+    [zhang2025soft], [holtzman2020curious] for the nucleus
 
     Examples
     --------
@@ -120,6 +132,7 @@ class SoftTokenMap:
         window: int,
         prefix: Any = None,
         beta: float = 1.0,
+        top_p: float = 1.0,
         tokenizer: Any = None,
         memory: float = 1e9,
     ) -> None:
@@ -127,6 +140,7 @@ class SoftTokenMap:
         self.window = check_integer("window", window, low=1)
         greedy = isinstance(beta, float) and beta == torch.inf
         self.beta = beta if greedy else check_real("beta", beta, low=0.0)
+        self.top_p = check_real("top_p", top_p, low=0.0, high=1.0, open_low=True)
         self.tokenizer = tokenizer
         memory = check_real("memory", memory, low=0.0, open_low=True)
         self._options = call_options(model)
@@ -134,6 +148,9 @@ class SoftTokenMap:
         words = self.table.words
         # The logits, the probabilities made of them, and one copy while these are made.
         needed = 3 * self.vocabulary * words.element_size()
+        if self.top_p < 1:
+            # The sorted probabilities, their sums, and the places that they had.
+            needed += self.vocabulary * (3 * words.element_size() + 8)
         if needed > memory:
             raise ValueError(
                 f"memory must hold the logits of one window over {self.vocabulary} words, "
@@ -280,7 +297,26 @@ class SoftTokenMap:
         Tensor, shape (B, D)
             Mean embeddings of the words that follow.
         """
-        return self.table.average(softmax_at(self.logits(windows), betas))
+        return self.table.average(self.word_weights(self.logits(windows), betas))
+
+    def word_weights(self, logits: Tensor, betas: Tensor) -> Tensor:
+        """Next-token distributions that logits give, of the nucleus alone if `top_p` is below 1.
+
+        Parameters
+        ----------
+        logits : Tensor, shape (B, V)
+            The logits z.
+        betas : Tensor, shape (B,)
+            Inverse temperatures.
+
+        Returns
+        -------
+        Tensor, shape (B, V)
+            The probabilities p.
+        """
+        if self.top_p == 1:
+            return softmax_at(logits, betas)
+        return nucleus_at(logits, betas, top_p=self.top_p)
 
     def next_token_distribution(self, windows: Tensor, *, beta: Any = None) -> Tensor:
         """Distribution of the word that follows each window.
@@ -304,7 +340,7 @@ class SoftTokenMap:
         """
         batch = window_batch(self, windows, beta)
         with torch.no_grad():
-            parts = [softmax_at(self.logits(w), b) for w, b in batch.chunks(self.rows)]
+            parts = [self.word_weights(self.logits(w), b) for w, b in batch.chunks(self.rows)]
         return torch.cat(parts).reshape(*batch.shape, self.vocabulary)
 
     def step(self, windows: Tensor, *, beta: Any = None) -> tuple[Tensor, Tensor]:

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 # Entries of a window up to which its derivative is written out.
 _DENSE = 16
+# In powers of two, the first and the least step of β along a fixed point.
+_LARGEST_STEP = 0.5
+_LEAST_STEP = 0.02
+# Near a loss of stability a large step passes it, and may end at another fixed point, a stable one.
+_CAUTIOUS_FROM = 0.6
+_CAUTIOUS_STEP = 0.125
 
 
 @record
@@ -201,8 +207,10 @@ def critical_beta(
 ) -> CriticalBeta:
     """Inverse temperature at which the fixed point of small β loses its stability.
 
-    The fixed point is followed from the lower end in factors of √2 until its leading multiplier
-    passes one, and the crossing is narrowed down by the secant of ln |μ|.
+    The fixed point is followed from the lower end until its leading multiplier passes one. The
+    steps are factors of √2 while its modulus is below 0.6, of 2^(1/8) above, where a larger step
+    may end at another fixed point, and less where none is found. The crossing is narrowed down by
+    the secant of ln |μ|.
 
     Parameters
     ----------
@@ -233,14 +241,23 @@ def critical_beta(
     if below.rate >= 0.0:
         raise ValueError(f"within must begin where the fixed point is stable, got {low}")
     above = below
+    # In powers of two.
+    step = _LARGEST_STEP
     while above.rate < 0.0:
         below = above
+        if abs(below.multiplier) > _CAUTIOUS_FROM:
+            step = min(step, _CAUTIOUS_STEP)
         if below.beta >= high:
             raise NotConverged(
                 f"the fixed point is stable up to β = {high:g}, where its leading multiplier "
                 f"has the modulus {np.exp(below.rate):.3f}"
             )
-        above = _stability(soft, min(below.beta * 2**0.5, high), below.token)
+        try:
+            above = _stability(soft, min(below.beta * 2**step, high), below.token)
+        except NotConverged:
+            step /= 2
+            if step < _LEAST_STEP:
+                raise
     while above.beta - below.beta > tolerance * above.beta:
         share = below.rate / (below.rate - above.rate)
         # Not nearer to an end than a tenth, so that both ends move.

@@ -31,7 +31,9 @@ class LyapunovSpectrum:
     Attributes
     ----------
     exponents : Estimate
-        Means (..., k) with standard errors over stretches of the orbit.
+        Means (..., k) with standard errors over stretches of the orbit. The value is −∞, without
+        an error, where differences vanish: the words of T tokens in a row are certain, as in
+        greedy decoding or where the nucleus has one word.
     growth : ndarray, shape (..., n, k)
         Growth of each direction in each of the n measured tokens.
     tokens : Tensor, shape (..., n, D)
@@ -180,7 +182,9 @@ def _orthonormal(vectors: Tensor) -> tuple[Tensor, Tensor]:
     count, batch = vectors.shape[:2]
     if count == 1:
         sizes = vectors.flatten(2).norm(dim=2)
-        return vectors / sizes[:, :, None, None], sizes.T
+        # A covector that has vanished stays zero: its growth is −∞ from here on.
+        units = torch.where(sizes > 0, sizes, torch.ones_like(sizes))
+        return vectors / units[:, :, None, None], sizes.T
     flat = vectors.flatten(2).permute(1, 2, 0)
     basis, triangle = torch.linalg.qr(flat)
     sizes = triangle.diagonal(dim1=1, dim2=2).abs()
@@ -196,4 +200,7 @@ def _averaged(growth: np.ndarray) -> Estimate:
         return Estimate(value=value, error=np.full_like(value, np.nan), samples=stretches)
     parts = np.array_split(growth, stretches, axis=-2)
     means = np.stack([part.mean(-2) for part in parts])
-    return Estimate(value=value, error=mean_estimate(means).error, samples=stretches)
+    # An exponent of −∞ scatters about nothing, and has no error.
+    finite = np.isfinite(value)
+    error = mean_estimate(np.where(finite, means, 0.0)).error
+    return Estimate(value=value, error=np.where(finite, error, np.nan), samples=stretches)

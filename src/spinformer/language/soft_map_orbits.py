@@ -144,6 +144,34 @@ def softmax_at(logits: Tensor, betas: Tensor) -> Tensor:
     return weights
 
 
+def nucleus_at(logits: Tensor, betas: Tensor, *, top_p: float) -> Tensor:
+    """Next-token distributions within the nucleus, the likeliest words that have a probability.
+
+    Parameters
+    ----------
+    logits : Tensor, shape (B, V)
+        The logits.
+    betas : Tensor, shape (B,)
+        The inverse temperatures; infinity takes the likeliest word.
+    top_p : float
+        Probability that the words of the nucleus have together at least, in (0, 1].
+
+    Returns
+    -------
+    Tensor, shape (B, V)
+        The distributions.
+    """
+    ordered, places = softmax_at(logits.detach(), betas).sort(-1, descending=True)
+    before = ordered.cumsum(-1) - ordered
+    # The word that exceeds the probability is the last one that is kept.
+    inside = torch.zeros_like(logits, dtype=torch.bool).scatter_(-1, places, before < top_p)
+    # Logits of -inf in place of a division: of a single word the derivative is zero exactly.
+    greedy = betas.isinf()
+    scale = torch.where(greedy, torch.ones_like(betas), betas)
+    kept = (scale[:, None] * logits).masked_fill(~inside, -torch.inf)
+    return softmax_at(kept, torch.where(greedy, betas, torch.ones_like(betas)))
+
+
 def next_tokens(
     soft: "SoftTokenMap",
     batch: WindowBatch,
@@ -172,7 +200,7 @@ def next_tokens(
     tokens = []
     with torch.no_grad():
         for windows, betas in batch.chunks(soft.rows):
-            weights = softmax_at(soft.logits(windows), betas)
+            weights = soft.word_weights(soft.logits(windows), betas)
             if samples is not None and generator is not None:
                 weights = _sampled(weights, samples, generator)
             tokens.append(soft.table.average(weights))

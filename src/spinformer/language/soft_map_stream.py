@@ -11,7 +11,7 @@ from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 from spinformer.language.soft_map_cache import WindowCache
 from spinformer.language.soft_map_layouts import text_config
-from spinformer.language.soft_map_orbits import progress_bar, softmax_at, window_batch
+from spinformer.language.soft_map_orbits import progress_bar, window_batch
 
 if TYPE_CHECKING:
     from spinformer.language.soft_map import SoftTokenMap
@@ -98,7 +98,7 @@ def stream(
     growth = []
     with torch.no_grad():
         logits = cache.read(inputs, None)
-        token = soft.table.average(softmax_at(logits, betas))
+        token = soft.table.average(soft.word_weights(logits, betas))
         for step in progress_bar(range(steps), show=progress):
             if twin is not None and step == transient:
                 cache.double()
@@ -111,7 +111,7 @@ def stream(
             if step == steps - 1:
                 break
             logits = cache.read(token[:, None], first + step)
-            token = soft.table.average(softmax_at(logits, betas))
+            token = soft.table.average(soft.word_weights(logits, betas))
             if twin is not None and step >= transient:
                 growth.append(cache.rescale(token, count, distance=twin))
     rates = np.array(growth).reshape(-1, *batch.shape) if twin is not None else None
