@@ -57,6 +57,7 @@ def test_fold_and_flips_of_henon(b):
     branch = continue_cycle(henon, point, parameter="a", within=(0.0, 1.5), direction="up")
     assert branch.complete
     assert branch.values[-1] == 1.5
+    assert branch.parameters == {"b": b}
     ((kind, a),) = labels(branch, "a")
     assert kind == FLIP
     assert a == pytest.approx(3 * (1 - b) ** 2 / 4, abs=1e-8)

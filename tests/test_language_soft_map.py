@@ -239,6 +239,22 @@ def test_a_fixed_point_is_followed_in_steps_in_which_it_is_found(monkeypatch):
         soft.critical_beta(within=(0.5, 4.0))
 
 
+def test_the_loss_of_stability_is_not_passed_in_a_large_step(monkeypatch):
+    """Beyond it a stable fixed point of another branch may be found."""
+    whole = soft_map_fixed_points.fixed_point
+    visited = []
+
+    def seen(soft, *, beta, start=None):
+        visited.append(beta)
+        return whole(soft, beta=beta, start=start)
+
+    monkeypatch.setattr(soft_map_fixed_points, "fixed_point", seen)
+    # The modulus is β / 2, 0.6 at 1.2.
+    SoftTokenMap(ring(0.9), window=1).critical_beta(within=(0.5, 4.0))
+    assert visited[:4] == pytest.approx([0.5, 0.5 * 2**0.5, 1.0, 2**0.5])
+    assert max(visited) < 2 * 2**0.126
+
+
 def test_regimes_are_named():
     limit = Thresholds(longest=20)
     start = torch.tensor([[[0.3, 0.2]]]).double()

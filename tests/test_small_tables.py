@@ -151,6 +151,14 @@ CASES = [
         "c24b_parts_of_a_layer.settings.confirm_b11", strength=0.2, rate=0.0018, count=1, updates=4
     ),
     case(
+        "c24b_parts_of_a_layer.layer_parts.settings_b1c",
+        {"UPDATES": 4, "SPLITS": range(20, 21)},
+        task="digits",
+        mixer="averaging",
+        removed="skip, feed-forward",
+    ),
+    case("c25_driven.vectors.vector_sizes", {"_HERMITE": 6}, symmetry=0.0, size=16, systems=2),
+    case(
         "c24b_parts_of_a_layer.layer_parts.layer_parts",
         {"UPDATES": 4},
         task="recall",

@@ -165,3 +165,28 @@ def test_errors_are_relative_where_they_are_of_slopes_and_one_without_an_answer(
     assert study.slope_error(found, own) == pytest.approx(0.2, rel=1e-12)
     lost = own._replace(multipliers=np.nan, slope=np.full(4, np.nan))
     assert (study.value_error(lost, own), study.slope_error(lost, own)) == (1.0, 1.0)
+
+
+def test_couplings_that_a_program_makes_of_its_input():
+    """Equal scores: one collective pattern with known eigenvalues, the same for either form."""
+    size, dim = 5, 4
+    scores = np.full((size, size), 0.3)
+    expected = {"tanh": np.tanh(0.6) / 20**0.5, "softmax": 0.7 / size}
+    for kind, entry in expected.items():
+        found = study.input_couplings(scores, kind=kind, dim=dim, strength=0.7)
+        values = np.linalg.eigvalsh(found)
+        assert values[-1] == pytest.approx((size - 1) * entry, rel=1e-12)
+        np.testing.assert_allclose(values[:-1], -entry, rtol=1e-12)
+    # One large score: a row of the softmax is spent, a hyperbolic tangent knows no other pair.
+    scores = np.zeros((3, 3))
+    scores[0, 1] = 50.0
+    softmax = study.input_couplings(scores, kind="softmax", dim=1, strength=1.0)
+    tanh = study.input_couplings(scores, kind="tanh", dim=1, strength=1.0)
+    np.testing.assert_allclose(softmax[0], [0.0, (1 + 1 / 3) / 2, (0 + 1 / 3) / 2], atol=1e-12)
+    np.testing.assert_allclose(tanh[0], [0.0, 0.5 / 3**0.5, 0.0], atol=1e-12)
+    several = [
+        study.input_spectrum(seed, spins=48, dim=32, kind="softmax", strength=0.6)
+        for seed in range(3)
+    ]
+    assert min(one.overlap for one in several) > 0.95
+    assert max(abs(one.largest - 0.6) for one in several) < 0.06

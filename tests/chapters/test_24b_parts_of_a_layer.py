@@ -179,6 +179,40 @@ def test_what_is_lost_without_a_part_by_hand():
         assert (lost > 0.05) == ((task, mixer) != ("recall", "averaging"))
 
 
+@pytest.mark.claim("B1c")
+def test_what_a_second_part_costs_by_hand():
+    """The worse of two parts by the mean over splits; a layer that has lost both of them."""
+    table = layer_parts.settings_b1c.read()
+    for task, mixer, pair in (
+        ("digits", "averaging", ("normalization", "feed-forward")),
+        ("recall", "attention", ("skip", "feed-forward")),
+    ):
+        here = np.char.startswith(table["data"], f"{task} {mixer} without {', '.join(pair)},")
+        assert here.sum() == 3
+        alone = [layer_parts.accuracies(task, mixer=mixer, removed=part)[:3] for part in pair]
+        worse = min(alone, key=np.mean)
+        np.testing.assert_allclose(table["alone"][here], worse)
+        extra = worse - table["accuracy"][here]
+        np.testing.assert_allclose(table["value"][here], extra - 0.03, atol=1e-6)
+        # Two proportions of 500 answers, each with its own error.
+        shares = np.stack([worse, table["accuracy"][here]])
+        error = np.sqrt((shares * (1 - shares)).sum(0) / 500)
+        half = (table["high"] - table["low"])[here] / 2
+        np.testing.assert_allclose(half, 1.96 * error, rtol=0.3, atol=0.006)
+    assert (table["low"][np.char.find(table["data"], "averaging without norm") >= 0][:3] > 0).all()
+    # Averaging with neither normalization nor feed-forward network is linear, with either not.
+    states = torch.randn(2, 5, 32, generator=torch.Generator().manual_seed(0))
+    for removed in ("normalization, feed-forward", "normalization", "feed-forward"):
+        layer = layer_parts.PartialLayer(32, mixer="averaging", removed=removed)
+        with torch.no_grad():
+            linear = torch.allclose(layer(3 * states), 3 * layer(states), atol=1e-4)
+        assert linear == (removed == "normalization, feed-forward")
+    # Neither skips nor feed-forward network: what is mixed, and nothing else.
+    layer = layer_parts.PartialLayer(32, mixer="attention", removed="skip, feed-forward")
+    with torch.no_grad():
+        assert torch.equal(layer(states), layer.mixing(layer.before(states)))
+
+
 def test_the_open_cells_are_layers_of_the_package(monkeypatch):
     """Three layers with the same weights; the widths that match their numbers of parameters."""
     told = run_open_cells("24b_parts_of_a_layer")

@@ -2,13 +2,15 @@
 
 import numpy as np
 import pytest
+import torch
 from open_cells import run_open_cells
 
-from compendium.c25_driven import settings
+from compendium.c25_driven import settings, vectors
 from compendium.c25_driven.study import (
     binder,
     binder_crossing,
     entropy_by_three_routes,
+    exact_magnetizations,
     kinetic_mean_field,
     order_moments,
     squared_errors,
@@ -16,6 +18,7 @@ from compendium.c25_driven.study import (
 from spinformer.core.statistics import Estimate
 from spinformer.spins.ising import gaussian_couplings, pair_couplings, solve_exact
 from spinformer.spins.kinetic import kinetic_stationary
+from spinformer.spins.large_d import langevin_gain
 
 
 @pytest.mark.claim("B13")
@@ -104,3 +107,96 @@ def test_the_open_cells_give_what_the_package_gives():
     for method, name in (("naive", "naive"), ("tap", "second_order"), ("gaussian", "gaussian")):
         update = kinetic_mean_field(masked, **run, method=method)[-1, 1]
         assert told[f"{name}_mean"] == pytest.approx(update, abs=1e-6)
+
+
+def test_the_second_order_of_vector_spins_by_finite_differences():
+    """The average of φ over a weak normal field, by differences of φ instead of its derivatives."""
+    rng = np.random.default_rng(0)
+    field = rng.standard_normal((1, 3))
+    root = rng.standard_normal((3, 3))
+    spread = 1e-5 * root @ root.T
+    size = np.linalg.norm(field, axis=-1)
+    shift = vectors.reaction(field, spread[None], vectors.spin_response(size, beta=0.9, dim=3))
+    # Two points on each principal axis have the covariance of the field.
+    around = np.sqrt(3e-5) * np.concatenate([root.T, -root.T])
+    average = vectors.spin_mean(field + around, beta=0.9).mean(0)
+    change = average - vectors.spin_mean(field, beta=0.9)[0]
+    moved = vectors.spin_mean(field - shift, beta=0.9) - vectors.spin_mean(field, beta=0.9)
+    np.testing.assert_allclose(moved[0], change, rtol=1e-3, atol=1e-8)
+    # Equal fluctuations in all directions: Onsager's term, whatever the dimension.
+    even = 0.2 * np.eye(3)[None]
+    shift = vectors.reaction(field, even, vectors.spin_response(size, beta=0.9, dim=3))
+    np.testing.assert_allclose(shift, 0.9 * 0.2 * vectors.spin_mean(field, beta=0.9), rtol=1e-9)
+
+
+def test_vector_spins_of_one_component_are_ising_spins():
+    couplings = gaussian_couplings(3, seed=4)
+    rng = np.random.default_rng(4)
+    drive = 0.5 * rng.standard_normal((4, 3, 1))
+    start = rng.standard_normal((3, 1))
+    run = {"drive": drive[..., 0], "beta": 0.7, "initial": np.tanh(0.7 * start[:, 0])}
+    vector = {"drive": drive, "beta": 0.7, "start": start}
+    exact = vectors.exact_vector_means(couplings, **vector, count=2)
+    np.testing.assert_allclose(exact[..., 0], exact_magnetizations(couplings, **run), atol=1e-12)
+    for theory, method in (("second order", "tap"), ("isotropic", "tap"), ("naive", "naive")):
+        path = vectors.vector_mean_field(couplings, **vector, theory=theory)
+        known = kinetic_mean_field(couplings, **run, method=method)
+        np.testing.assert_allclose(path[..., 0], known, atol=1e-9)
+
+
+def test_orders_of_the_theories_of_vector_spins():
+    """On systems that the chapter does not show, and finer nodes for the strongest couplings."""
+    strengths = np.array([0.03, 0.06])
+    for size, dim, count in ((2, 3, 13), (3, 2, 16)):
+        run = {"size": size, "dim": dim, "beta": 0.6, "steps": 3, "seed": 8}
+        errors = vectors.weak_coupling_errors(strengths=strengths, count=count, **run)
+        for theory, order in (("naive", 2), ("isotropic", 2), ("second order", 3), ("Gaussian", 3)):
+            slope = np.log2(errors[theory][1] / errors[theory][0])
+            assert slope == pytest.approx(order, abs=0.35), (dim, theory)
+        strong = {"strengths": np.array([0.8]), **run}
+        coarse, fine = (
+            vectors.weak_coupling_errors(count=number, **strong)["naive"]
+            for number in (count, count + 3)
+        )
+        np.testing.assert_allclose(coarse, fine, rtol=1e-4)
+
+
+def test_planar_spins_follow_their_exact_means():
+    couplings = np.array([[0.0, 0.9], [-0.6, 0.0]])
+    drive = np.broadcast_to([[0.4, 0.2], [-0.3, 0.5]], (3, 2, 2))
+    run = {"drive": drive, "beta": 1.2}
+    exact = vectors.exact_vector_means(couplings, **run, start=np.zeros((2, 2)), count=24)[-1]
+    rng = np.random.default_rng(0)
+    found = vectors.simulate_planar_spins(couplings, **run, replicas=40_000, seed=rng)
+    np.testing.assert_allclose(found, exact, atol=4 / 200)
+
+
+def test_the_published_correction_of_vector_spins():
+    """Up to rounding with the length of the spin that feels it; by large D with the neighbour's."""
+    returned = vectors.published_corrections()
+    for place in range(len(returned["data"])):
+        dim = int(returned["dim"][place])
+        system = vectors.published_system(int(returned["data"][place]), dim=dim)
+        names = [f"{spin}_{entry}" for spin in ("first", "second", "third") for entry in (1, 2)]
+        numbers = [returned[name][place] for name in names]
+        own = vectors.published_correction(system, beta=1.0, own=True)
+        np.testing.assert_allclose(own[:, :2].ravel(), numbers, atol=1e-11)
+    # Many components: the field is lengthened by the trace, as in `driven_step`.
+    system = vectors.published_system(0, dim=4000)
+    found = vectors.published_correction(system, beta=1.0, own=False)
+    square = (system.after**2).sum(-1)
+    field = 2 * system.radius**2 / (system.radius**2 - square)[:, None] * system.after
+    trace = system.couplings**2 @ (system.radius**2 - (system.before**2).sum(-1))
+    tiny = 1e-6
+    lengths = torch.from_numpy((field**2).sum(-1) / system.radius**2)
+    beta = torch.tensor(0.5, dtype=torch.float64)
+    gains = [
+        langevin_gain(lengths + shift * torch.from_numpy(trace) / system.radius**2, beta)
+        for shift in (0.0, tiny)
+    ]
+    change = ((gains[1] - gains[0]) / tiny).numpy()[:, None] * field
+    response = vectors.many_component_response(
+        np.linalg.norm(field, axis=-1), beta=1.0, radius=system.radius
+    )
+    moved = response.slope[:, None] * found
+    np.testing.assert_allclose(moved, change, rtol=1e-2)

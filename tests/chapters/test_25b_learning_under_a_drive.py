@@ -10,7 +10,7 @@ import pytest
 import torch
 from open_cells import run_open_cells
 
-from compendium.c25b_learning_under_a_drive import study
+from compendium.c25b_learning_under_a_drive import frozen, rattling, study
 from compendium.c25b_learning_under_a_drive.directions import simulated_entropy
 from compendium.c25b_learning_under_a_drive.study import (
     ALPHABET,
@@ -335,3 +335,61 @@ def test_every_line_of_robustness_that_reads_stored_runs_is_what_they_give():
     for name in ("value", "low", "high", "runs"):
         assert [line[name] for line in lines] == pytest.approx(stored[name], rel=1e-5, abs=1e-9)
     assert all(line["low"] <= line["value"] <= line["high"] for line in lines)
+
+
+def test_the_lag_of_spins_whose_couplings_change():
+    """One spin with a self-coupling that grows steadily: the lag of a scalar map, by iteration."""
+    step = 1e-4
+    drive = np.array([[0.3]])
+    for steps in (1, 3):
+        coupling = np.array([[0.4]])
+        means = frozen.fixed_means(np.zeros((1, 1)), couplings=coupling, drive=drive)
+        fixed = means
+        for _ in range(200):
+            coupling = coupling + step
+            for _ in range(steps):
+                means = np.tanh(drive + coupling * means)
+            before = fixed
+            fixed = frozen.fixed_means(fixed, couplings=coupling, drive=drive)
+        lag = frozen.predicted_lag(fixed, fixed - before, couplings=coupling, steps=steps)
+        np.testing.assert_allclose(means - fixed, lag, rtol=0.01)
+    # Without loops nothing is left after as many steps as there are spins.
+    chain = np.array([[0.0, 0.0, 0.0], [0.7, 0.0, 0.0], [0.2, 0.9, 0.0]])
+    moved = np.array([[0.1, 0.2, 0.3]])
+    lag = frozen.predicted_lag(np.zeros((1, 3)), moved, couplings=chain, steps=3)
+    np.testing.assert_allclose(lag, 0.0, atol=1e-15)
+    run = {"steps": 60, "strength": 0.3, "duration": 24.0, "seed": 3}
+    slow = frozen.learn_while_relaxing(rate=0.2, **run)
+    assert slow.loss[-1] < 0.02 * slow.loss[0]
+    assert slow.lag.max() < 1e-10
+
+
+@pytest.mark.claim("B13c")
+def test_couplings_that_are_shaken_settle_where_they_rattle_least():
+    """Moves by a loop over all cases; the exact density of one coupling; both signs of γ."""
+    x = np.array([0.4, -0.7])
+    for taught in (0.0, 0.3):
+        moves, weights = [], []
+        for inputs in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
+            mean = math.tanh(x @ inputs)
+            up = (1 - taught) * (1 + mean) / 2 + taught / 2
+            for answer, chance in ((1, up), (-1, 1 - up)):
+                moves.append((answer - mean) * np.array(inputs))
+                weights.append(chance / 4)
+        covariance = np.cov(np.transpose(moves), aweights=weights, ddof=0)
+        expected = 0.5 * np.linalg.slogdet(covariance)[1]
+        assert rattling.rattling(x, taught=taught) == pytest.approx(expected, rel=1e-12)
+    # Between walls the density is that of no flux, 1/C, up to the finite rate.
+    run = {"walkers": 400, "moves": 6000, "seed": 5}
+    samples = rattling.walk(1, rate=0.04, taught=0.0, **run)
+    counts, edges = np.histogram(samples, bins=np.linspace(-0.8, 0.8, 9), density=True)
+    density = np.cosh((edges[1:] + edges[:-1]) / 2) ** 2
+    np.testing.assert_allclose(counts / counts.mean(), density / density.mean(), atol=0.15)
+    grid, exact = rattling.density_of_one_coupling(0.04, taught=0.0)
+    np.testing.assert_allclose(exact, np.cosh(grid) ** 2 / (1 + np.sinh(2) / 2), rtol=1e-4)
+    slopes = []
+    for pull in (0.0, 4.0):
+        samples = rattling.walk(2, rate=0.08, taught=0.08 * pull, **run)
+        slopes.append(rattling.rattling_slope(samples, taught=0.08 * pull))
+    assert slopes[0] > 0.5
+    assert slopes[1] < -5

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy.special import softmax
 from torch import Tensor
 
 from bookmaker.tables import Rows, read_columns, stored
@@ -350,3 +351,39 @@ confirm_b15 = stored(
     seconds=1,
     within={"value": 0.01, "low": 0.01, "high": 0.01},
 )(reaction_rows)
+
+
+def input_couplings(scores: np.ndarray, *, kind: str, dim: int, strength: float) -> np.ndarray:
+    """Symmetric couplings (N, N) without diagonal from scores q·k (N, N) of the input.
+
+    "tanh", as afem makes them, tanh(√D q·k)/√(N D), or "softmax", `strength` times the softmax of
+    √D q·k in each row [bal2021transformers, Eq. (softmaxcouplings)], both symmetrised.
+    """
+    scaled = dim**0.5 * scores
+    if kind == "tanh":
+        couplings = np.tanh(scaled) / (len(scores) * dim) ** 0.5
+    else:
+        couplings = strength * softmax(scaled, axis=1)
+    couplings = (couplings + couplings.T) / 2
+    np.fill_diagonal(couplings, 0.0)
+    return couplings
+
+
+class Spectrum(NamedTuple):
+    """Largest and smallest eigenvalue; overlap of the first eigenvector with equal entries."""
+
+    largest: float
+    smallest: float
+    overlap: float
+
+
+def input_spectrum(seed: int, *, spins: int, dim: int, kind: str, strength: float) -> Spectrum:
+    """Spectrum of `input_couplings` for random inputs of unit length and random maps."""
+    rng = np.random.default_rng(seed)
+    inputs = rng.standard_normal((spins, dim))
+    inputs /= np.linalg.norm(inputs, axis=1, keepdims=True)
+    query, key = rng.standard_normal((2, dim, dim)) / dim**0.5
+    scores = (inputs @ query) @ (inputs @ key).T
+    couplings = input_couplings(scores, kind=kind, dim=dim, strength=strength)
+    values, vectors = np.linalg.eigh(couplings)
+    return Spectrum(values[-1], values[0], abs(vectors[:, -1].sum()) / spins**0.5)

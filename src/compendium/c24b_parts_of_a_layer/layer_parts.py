@@ -10,10 +10,16 @@ feed-forward network, or the mixing, which leaves a linear map of each token. Wh
 had parameters, the number of channels grows until the network has as many as the complete one.
 
 Each network stands at the rate of its least median validation loss.
+
+Criterion of B1c, written before its table: parts are needed more when another one is missing if
+the removal of a second part costs at least `COST` of accuracy beyond that of the worse of the two
+alone, with the whole 95 % interval of two proportions, for each pair of parts, task and mixer.
+Expected: it holds for the normalization without skips, and not for pairs with the mixing.
 """
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -64,16 +70,16 @@ class Mixing(nn.Module):
 
 
 class PartialLayer(nn.Module):
-    """A layer with a `mixer`, without the part `removed`, which may be "nothing"."""
+    """A layer with a `mixer`, without what is `removed`: "nothing", or parts, "skip, mixing"."""
 
     def __init__(self, dim: int, *, mixer: str, removed: str) -> None:
         super().__init__()
-        self.skip = 0.0 if removed == "skip" else 1.0
-        self.mixing = Mixing("none" if removed == "mixing" else mixer, dim)
-        normalized = removed != "normalization"
+        self.skip = 0.0 if "skip" in removed else 1.0
+        self.mixing = Mixing("none" if "mixing" in removed else mixer, dim)
+        normalized = "normalization" not in removed
         self.before = nn.LayerNorm(dim) if normalized else nn.Identity()
         self.wide: nn.Module | None = None
-        if removed != "feed-forward":
+        if "feed-forward" not in removed:
             self.between = nn.LayerNorm(dim) if normalized else nn.Identity()
             self.wide = nn.Sequential(nn.Linear(dim, 4 * dim), nn.ReLU(), nn.Linear(4 * dim, dim))
 
@@ -226,4 +232,54 @@ def settings_b1b(task: str, mixer: str) -> Rows:
             "runs": 2,
         }
         for split, loss, (low, high) in zip(splits, lost, ends, strict=True)
+    ]
+
+
+def _mixer(removed: str, mixer: str) -> str:
+    return "none" if "mixing" in removed else mixer
+
+
+# Without mixing it does not matter what mixed before.
+PAIRS = [
+    {"task": task, "mixer": mixer, "removed": ", ".join(pair)}
+    for task in TASKS
+    for pair in combinations(REMOVED, 2)
+    for mixer in dict.fromkeys(_mixer(", ".join(pair), one) for one in MIXERS)
+]
+
+
+@stored(
+    "settings_B1c",
+    PAIRS,
+    seconds=20.0,
+    within={"value": 0.1, "low": 0.1, "high": 0.1, "accuracy": 0.1, "alone": 0.1},
+)
+def settings_b1c(task: str, mixer: str, removed: str) -> Rows:
+    """Accuracy without the worse of two parts minus that without both, less `COST`, by split.
+
+    On the first three splits of `layer_parts`, at the rate of the least median validation loss.
+    Of a single part beside the mixing, the network mixes by attention.
+    """
+    splits = SPLITS[:3]
+    rows = train_networks(task, mixer=mixer, removed=removed, rates=RATES, splits=splits)
+    held = np.array([row["held"] for row in rows]).reshape(len(RATES), len(splits))
+    accuracy = np.array([row["accuracy"] for row in rows]).reshape(held.shape)
+    both = accuracy[np.median(held, axis=1).argmin()]
+    singles = []
+    for part in removed.split(", "):
+        one = _mixer(part, "attention" if mixer == "none" else mixer)
+        singles.append(accuracies(task, mixer=one, removed=part)[: len(splits)])
+    alone = min(singles, key=lambda values: float(values.mean()))
+    ends = difference_intervals(alone, both, asked=ANSWERS)
+    return [
+        {
+            "data": f"{task} {mixer} without {removed}, split {split}",
+            "value": alone[place] - both[place] - COST,
+            "low": ends[place][0] - COST,
+            "high": ends[place][1] - COST,
+            "runs": 2,
+            "accuracy": both[place],
+            "alone": alone[place],
+        }
+        for place, split in enumerate(splits)
     ]

@@ -18,8 +18,6 @@ PREFIXES = {
     "template": "<|im_start|>user\n",
     "prompt": "Once upon a time,",
 }
-# Longer windows are followed with the two prefixes that differ most.
-LONG_WINDOWS = (16, 32)
 # The window ends behind so many tokens of the opening of Moby-Dick.
 PLACE = 40
 
@@ -27,8 +25,7 @@ PLACE = 40
 # So short that chaos cannot amplify the rounding of single precision by much.
 @stored(
     "atlas",
-    parameter_product(window=WINDOWS, prefix=PREFIXES)
-    + parameter_product(window=LONG_WINDOWS, prefix=("none", "first token")),
+    parameter_product(window=WINDOWS, prefix=PREFIXES),
     small={"window": 2, "prefix": "first token", "transient": 2, "steps": 6},
     seconds=10.0,
     within=WITHIN,

@@ -25,6 +25,9 @@ _DENSE = 16
 # In powers of two, the first and the least step of β along a fixed point.
 _LARGEST_STEP = 0.5
 _LEAST_STEP = 0.02
+# Near a loss of stability a large step passes it, and may end at another fixed point, a stable one.
+_CAUTIOUS_FROM = 0.6
+_CAUTIOUS_STEP = 0.125
 
 
 @record
@@ -204,9 +207,10 @@ def critical_beta(
 ) -> CriticalBeta:
     """Inverse temperature at which the fixed point of small β loses its stability.
 
-    The fixed point is followed from the lower end until its leading multiplier passes one, in
-    factors of √2, and in smaller ones where it is not found. The crossing is narrowed down by the
-    secant of ln |μ|.
+    The fixed point is followed from the lower end until its leading multiplier passes one. The
+    steps are factors of √2 while its modulus is below 0.6, of 2^(1/8) above, where a larger step
+    may end at another fixed point, and less where none is found. The crossing is narrowed down by
+    the secant of ln |μ|.
 
     Parameters
     ----------
@@ -241,6 +245,8 @@ def critical_beta(
     step = _LARGEST_STEP
     while above.rate < 0.0:
         below = above
+        if abs(below.multiplier) > _CAUTIOUS_FROM:
+            step = min(step, _CAUTIOUS_STEP)
         if below.beta >= high:
             raise NotConverged(
                 f"the fixed point is stable up to β = {high:g}, where its leading multiplier "
