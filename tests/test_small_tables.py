@@ -13,6 +13,7 @@ import re
 import sys
 import warnings
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -23,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from known_generators import example_decoder
 from small_runs import ROOT, differences, keep, means
 
@@ -60,6 +62,23 @@ def case(study: str, constants: dict[str, Any] | None = None, **arguments: Any) 
     return Case(study, arguments, constants or {})
 
 
+class Less:
+    """A function of a study with other values of some arguments, which ask it for less."""
+
+    def __init__(self, **values: Any) -> None:
+        self.values = values
+
+    def of(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """That function."""
+
+        def less(*arguments: Any, **options: Any) -> Any:
+            return function(*arguments, **options | self.values)
+
+        return less
+
+
+# The help of another Python has other pages.
+HELP = {"help_text": lambda: torch.arange(4000).square() % 37}
 FEW = {"sample_texts": lambda: dict(islice(SAMPLES.items(), 2))}
 C14B, C15, C17 = "c14b_heads_and_fixed_points", "c15_demonstrations", "c17_interacting_patterns"
 READERS = {"STEPS": 4, "SEEDS": 2, "BATCH": 4, "TEST": 20}
@@ -68,9 +87,19 @@ LAYER = {"LENGTH": 12, "WINDOWS": 1}
 THREE = {"sample_texts": lambda: dict(islice(SAMPLES.items(), 3))}
 C33F = "c33f_counting_points.study"
 POINTS = {"data": 4009, "kept": 300, "bins": 300}
+C18, C25B = "c18_learning_attention.study", "c25b_learning_under_a_drive.study"
+SHORT = {"train_retrieval": Less(runs=2, steps=4)}
+FIRST = {"UPDATES": 4, "LOOKS": (0, 2)}
+C33B = "c33b_lifetimes.escapes"
+CENSUS = {"_WAIT": 20, "_EXPONENT": 40, "BETAS": 2, "WINDOWS": 2}
 C42A = "42a_beyond_the_fixed_point"
+STEPS = {"settle": 0, "measure": 4, "last": 2}
 CASES = [
+    case("c10_attention.study.exponents_table", family="kernel", kind="share"),
+    case("c11_discrete_memories.study.capacity_table", {"NETWORKS": {40: 2}}, dim=40),
+    case("c12c_hidden_neurons.boltzmann.settings_a18d", data=1, target="random", hidden=1, draws=2),
     case("c11b_load_and_temperature.study.copies_table", dim=60, temperature=0.9),
+    case("c12c_hidden_neurons.study.ends_table", start="empty", ratio=3.0),
     case(
         "c13_memory_density.study.digits_table",
         {"PATTERNS": 4, "learn_digits": partial(learn_digits, patterns=4, steps=6)},
@@ -124,6 +153,35 @@ CASES = [
     ),
     case(f"{C17}.readers.hops_again_table", READERS, arm="directed", links=1, rate=0.3),
     case(
+        f"{C18}.trainings_table",
+        SHORT | {"RUNS": 2},
+        data=1800,
+        width=16,
+        pairs=4,
+        optimizer="Adam",
+        rate=0.003,
+        norm="inputs",
+    ),
+    case(
+        f"{C18}.confirm_a25b",
+        SHORT,
+        data=1950,
+        width=24,
+        pairs=2,
+        optimizer="SGD",
+        rate=0.2,
+        norm="queries and keys",
+    ),
+    case(
+        f"{C18}.settings_a20",
+        {"train_retrieval": Less(runs=2, steps=40)},
+        data=1850,
+        width=16,
+        pairs=4,
+        optimizer="Adam",
+        rate=0.003,
+    ),
+    case(
         "c23_anatomy.study.learned_table",
         {"FITS": {"clusters": ((40, 10),)}},
         gamma=1.0,
@@ -166,6 +224,11 @@ CASES = [
         removed="skip",
         count=1,
     ),
+    case(f"{C25B}.tuning_table", HELP | FIRST, task="recall", arm="symmetric"),
+    case(f"{C25B}.recall_table", FIRST, arm="shuffled", seed=1),
+    case(f"{C25B}.recall_table", FIRST, arm="one step", seed=0),
+    case(f"{C25B}.text_table", HELP | FIRST, arm="uniform", split=1, seed=0),
+    case(f"{C25B}.counts_table", HELP, split=1),
     case(
         "c26_architectures.mixers.mixers_table",
         {"UPDATES": 4},
@@ -177,6 +240,14 @@ CASES = [
     case(f"{C33F}.same_labels", {"VALUES": 6}, **POINTS),
     case(f"{C33F}.roles_table", {"VALUES": 6}, kept=300, bins=300),
     case("c33g_sign_probability.study.fractions_table", {"NETWORKS": 2}, probability=0.6),
+    case(
+        "c35b_scaling_and_blocks.settings.settings_c23",
+        {f"c35b_scaling_and_blocks.blocks.{name}": value for name, value in CENSUS.items()},
+        data="2-0.1-residual 1",
+        condition="residual 1",
+        epsilon=0.1,
+        family=2,
+    ),
     case("c37_statistics_of_attention.study.motions_table", {"TEXTS": 20}, beta=1.2, size=99),
     case(
         "c37_statistics_of_attention.study.replaced_texts",
@@ -194,14 +265,57 @@ CASES = [
         "42_generator_as_a_map:circles", {"CIRCLES": {8: (1.0, 3.0)}}, span=8, settle=8, measure=8
     ),
     case("42_generator_as_a_map:onset", span=8, settle=20, block=4),
+    case("42_generator_as_a_map:noise", beta=0.5, samples=100),
     case(f"{C42A}:branches", span=8, steps=3, values=3),
     case(f"{C42A}:card", span=4, beta=5.0, count=1, settle=0, measure=4, last=2),
     case(f"{C42A}:cold", span=4, beta=16.0, steps=12, last=4),
+    case(f"{C42A}:settings_R3", window=2, prefix="template", beta=0.3, transient=0, steps=4),
+    case(f"{C42A}:controls", weights="shuffled attention", parts="all", **STEPS),
+    case(f"{C42A}:diagram", span=8, steps=12, streams=12, last=4),
+    case(f"{C42A}:lives", span=4, beta=0.3, horizon=60),
+    case(f"{C42A}:loops", span=4, horizon=60),
+    case(f"{C42A}:motions", span=4, count=2, **STEPS),
+    case(f"{C42A}:prompts", beta=1.0, steps=12),
+    case(f"{C42A}:samples", beta=1.0, samples=100, steps=3),
+    case(f"{C42A}:settings_R4", beta=1.0, count=2, settle=1),
+    case(f"{C42A}:streams", span=8, beta=1.0, settle=1, align=1, measure=2),
+    case(f"{C42A}:untrained", weights="fresh", draw=1, span=4, **STEPS),
+    case("42b_heads_that_generate:by_text", corpus="texts", count=2, blocks=2),
+    case("42b_heads_that_generate:heads", layer=1),
+    case(
+        "42c_what_left_the_window:settings_R9",
+        data=0,
+        window=2,
+        beta=1.0,
+        corpus="texts",
+        pairs=2,
+        copies=4,
+    ),
+    case("42c_what_left_the_window:left", span=4, beta=1.0, count=8),
+    case("42c_what_left_the_window:recurrences", source="texts"),
+    case("c42c_what_left_the_window.study.words_of", source="window 4"),
+    case("42c_what_left_the_window:settings_R10", data=0),
+    case(
+        "42d_while_a_model_learns:atlas",
+        {"BETAS": (0.3,)},
+        window=2,
+        prefix="first token",
+        transient=2,
+        steps=6,
+    ),
+    case(
+        "42d_while_a_model_learns:learning",
+        size="small",
+        seed=0,
+        checkpoints=(0, 2),
+        transient=2,
+        steps=6,
+    ),
 ]
 
 
 SAMPLES = models.sample_texts()
-GENERATORS = ("42", "c23c_real_layer.study.generator", f"{C14B}.loops.generator")
+GENERATORS = ("42", "c42", "c23c_real_layer.study.generator", f"{C14B}.loops.generator")
 
 
 class Words:
@@ -278,7 +392,10 @@ def result(one: Case) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("default")
         for constant, value in one.constants.items():
-            patch.setattr(sys.modules[function.__module__], constant, value)
+            path, _, name = constant.rpartition(".")
+            place = import_module(f"compendium.{path}" if path else function.__module__)
+            whole = getattr(place, name)
+            patch.setattr(place, name, value.of(whole) if isinstance(value, Less) else value)
         if one.study.startswith(GENERATORS):
             for place, name, stand_in in stand_ins():
                 patch.setattr(place, name, stand_in)

@@ -2,6 +2,7 @@
 
 import csv
 import inspect
+import json
 import math
 import sys
 import warnings
@@ -12,9 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from table_settings import KEPT, settings
 
 from bookmaker.tables import Table, rows_as_text, tables_of
 from compendium.c21_ising import study
+from compendium.common.training_grids import grid_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 CHAPTERS = sorted(
@@ -171,6 +174,8 @@ def test_every_stored_table_has_a_unit_that_is_computed_again():
     # What `make test` and the nightly run spend on them, in seconds of one core.
     quick = [TABLES[name].seconds for name in IN_EVERY_RUN]
     assert sum(quick) < 70
+    # A number may not be off by as much as it is.
+    assert max(table.rtol for table in TABLES.values()) < 0.5
     assert sum(table.seconds for table in tables) - sum(quick) < 1800
 
 
@@ -212,6 +217,26 @@ def test_a_table_holds_the_values_that_its_study_names(axis):
             assert sorted(found) == pytest.approx(sorted(values), rel=1e-5)
         if not rows:
             break
+
+
+def test_a_grid_holds_the_splits_and_rates_that_its_study_names():
+    """They are constants inside of a unit, so that the units alone do not tell them."""
+    grids = [table for table in TABLES.values() if getattr(table.rows, "func", None) is grid_rows]
+    assert len(grids) > 10
+    for table in grids:
+        grid = table.rows.args[0]
+        stored = table.read()
+        for arm in np.unique(stored["arm"]):
+            own = stored["arm"] == arm
+            assert set(stored["split"][own]) == set(grid.splits), table.path.name
+            assert set(stored["rate"][own]) == set(grid.rates[arm]), table.path.name
+
+
+def test_tables_were_made_with_the_settings_that_their_studies_have():
+    kept = json.loads(KEPT.read_text(encoding="utf-8"))
+    found = settings(list(TABLES.values()))
+    changed = [name for name in kept | found if kept.get(name) != found.get(name)]
+    assert changed == [], "make the tables anew, then: python tests/table_settings.py"
 
 
 def test_a_table_that_a_module_imports_is_not_of_its_chapter(monkeypatch):
