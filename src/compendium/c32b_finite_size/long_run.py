@@ -91,8 +91,12 @@ def stationary_table(regime: str, *, exponent: float, seed: int) -> Rows:
     Mean over the overlaps of the Wasserstein-1 distance, of 500 texts and twenty looks at four
     tokens each. null: for two halves of the texts; floor: for two samples of the attractor.
     """
+    return stationary_distances(_LAWS[regime], exponent=exponent, seed=seed)
+
+
+def stationary_distances(beta: float, *, exponent: float, seed: int) -> Rows:
+    """The row of `stationary_table` at any β."""
     network = Network.poclopez2024()
-    beta = _LAWS[regime]
     size = whole_bits(10.0**exponent)
     texts = 500
     rng = numpy_generator(seed)
