@@ -182,6 +182,23 @@ CASES = [
         rate=0.003,
     ),
     case(
+        "c22_vector_spins.glass.settings_b3b",
+        {"sample_vector_spins": Less(sweeps=8)},
+        data=1,
+        components=2,
+        kind="signs",
+        size=8,
+        systems=2,
+    ),
+    case(
+        "c22_vector_spins.settings.advantage_rows",
+        {"TRIPLES": 3},
+        data=100,
+        components=2,
+        strength=0.3,
+        field=0.5,
+    ),
+    case(
         "c23_anatomy.study.learned_table",
         {"FITS": {"clusters": ((40, 10),)}},
         gamma=1.0,
@@ -230,6 +247,29 @@ CASES = [
     case(f"{C25B}.text_table", HELP | FIRST, arm="uniform", split=1, seed=0),
     case(f"{C25B}.counts_table", HELP, split=1),
     case(
+        "c26_architectures.study.errors_table",
+        {"architecture_errors": Less(sweeps=16)},
+        gamma=1.0,
+        strength=0.5,
+        seed=0,
+    ),
+    case(
+        "c26_architectures.study.own_table", {"own_errors": Less(sweeps=16)}, strength=0.5, seed=0
+    ),
+    *(
+        case(
+            f"c26_architectures.study.{study}",
+            {"_SYSTEMS": 2, "sample_reference": Less(sweeps=16)},
+            data=1,
+            tokens=6,
+            dim=4,
+            gamma=1.0,
+            position=0.5,
+            strength=0.5,
+        )
+        for study in ("settings_b20", "gain_by_iteration")
+    ),
+    case(
         "c26_architectures.mixers.mixers_table",
         {"UPDATES": 4},
         task="recall",
@@ -240,6 +280,20 @@ CASES = [
     case(f"{C33F}.same_labels", {"VALUES": 6}, **POINTS),
     case(f"{C33F}.roles_table", {"VALUES": 6}, kept=300, bins=300),
     case("c33g_sign_probability.study.fractions_table", {"NETWORKS": 2}, probability=0.6),
+    case(
+        "c34_memory_beyond_window.study.memory_times_table",
+        {"LONGEST": {"driven": 32}},
+        motion="driven",
+        start=1,
+        sizes=(9999, 99_999),
+    ),
+    case(
+        "c34_memory_beyond_window.settings.slow_motion",
+        {"_SAMPLES": 400, "_ORBITS": 3, "trajectory": Less(transient=100)},
+        data=1,
+        beta=1.255,
+        law="uniform",
+    ),
     case(
         "c35b_scaling_and_blocks.settings.settings_c23",
         {f"c35b_scaling_and_blocks.blocks.{name}": value for name, value in CENSUS.items()},
