@@ -588,6 +588,21 @@ def test_figures_are_kept_in_plain_form(given, kept):
     assert type(plain("slope", given)) is type(kept)
 
 
+def test_no_figure_is_an_infinity_in_disguise(root):
+    """The largest float is what nan_to_num makes of infinity."""
+
+    def numbers(value):
+        if isinstance(value, dict):
+            value = list(value.values())
+        if isinstance(value, list):
+            return [number for one in value for number in numbers(one)]
+        return [value] if isinstance(value, float) else []
+
+    for path in sorted(root.glob("notebooks/*.ipynb")):
+        found = numbers(chapter_figures(root, path.name.split("_")[0]))
+        assert max(map(abs, found), default=0.0) < 1e300, path.name
+
+
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
