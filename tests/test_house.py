@@ -32,7 +32,7 @@ MAY_IMPORT = {
 CODE_CEILINGS = {
     "spinformer": (["src/spinformer"], 12_600),
     "bookmaker": (["src/bookmaker", "book/_ext"], 4_200),
-    "compendium": (["src/compendium"], 17_000),
+    "compendium": (["src/compendium"], 17_500),
 }
 # Of one chapter's folder; the largest is chapter 24's, with seven tasks and ten robustness tables.
 CHAPTER_CEILING = 1_230

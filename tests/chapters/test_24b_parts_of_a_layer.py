@@ -268,3 +268,29 @@ def test_normalization_is_judged_on_new_splits_at_the_rates_of_the_old(monkeypat
         half = 1.96 * np.sqrt((share * (1 - share)).sum() / layer_parts.ANSWERS)
         assert row["high"] - row["low"] == pytest.approx(2 * half, rel=0.05)
         assert row["runs"] == 2
+
+
+def test_two_removed_parts_are_compared_with_the_worse_of_them(monkeypatch):
+    alone = {"skip": np.array([0.9, 0.8, 0.7]), "mixing": np.array([0.5, 0.5, 0.65])}
+    asked = []
+
+    def accuracies(task, *, mixer, removed):
+        asked.append((mixer, removed))
+        return alone[removed]
+
+    def train_networks(task, *, mixer, removed, rates, splits):
+        """The second rate has the least median loss, and the accuracies 0.3, 0.31 and 0.32."""
+        return [
+            {"held": abs(place - 1) + 0.1 * split, "accuracy": 0.3 * place + 0.01 * number}
+            for place in range(len(rates))
+            for number, split in enumerate(splits)
+        ]
+
+    monkeypatch.setattr(layer_parts, "accuracies", accuracies)
+    monkeypatch.setattr(layer_parts, "train_networks", train_networks)
+    rows = layer_parts.settings_b1c.rows("recall", mixer="none", removed="skip, mixing")
+    # What mixes besides is attention.
+    assert asked == [("attention", "skip"), ("none", "mixing")]
+    np.testing.assert_allclose([row["alone"] for row in rows], alone["mixing"])
+    np.testing.assert_allclose([row["accuracy"] for row in rows], [0.3, 0.31, 0.32])
+    np.testing.assert_allclose([row["value"] for row in rows], [0.17, 0.16, 0.3])

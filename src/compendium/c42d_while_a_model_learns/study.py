@@ -21,6 +21,7 @@ from compendium.c42d_while_a_model_learns.training import (
 )
 from compendium.common.rows import parameter_product
 from spinformer.core.regimes import Regime
+from spinformer.core.solve import NotConverged
 from spinformer.language.soft_map import SoftTokenMap, Thresholds
 
 # Inverse temperatures of every map; the model card of SmolLM2-135M-Instruct samples at the last.
@@ -33,8 +34,6 @@ _WINDOW = 4
 # Between these β a fixed point is followed to the place where it loses its stability.
 HIGHEST_BETA = 16.0
 _LOWEST_BETA = 0.05
-# In powers of two, the least step of β along the fixed point.
-_LEAST_STEP = 0.02
 
 # How far a map that is computed again may be off: exponents, and texts beside a threshold.
 WITHIN = dict.fromkeys(("exponent", "least", "most"), 0.02) | dict.fromkeys(
@@ -84,46 +83,15 @@ def regime_rows(
     return rows
 
 
-def leading_modulus(soft: SoftTokenMap, token: Tensor, *, beta: float) -> float:
-    """Modulus of the leading multiplier of a fixed point, from all eigenvalues.
-
-    These models are small enough for a derivative that is written out.
-    """
-    at = torch.tensor([beta], dtype=token.dtype)
-    windows = token.expand(1, soft.window, -1).clone()
-    blocks = torch.autograd.functional.jacobian(
-        lambda leaf: soft.mean_token(leaf, at)[0], windows, vectorize=True
-    )
-    size = soft.window * soft.width
-    # Tokens move up by one place, and the newest one is made of all.
-    matrix = torch.diag(torch.ones(size - soft.width, dtype=token.dtype), soft.width)
-    matrix[-soft.width :] = blocks.reshape(soft.width, size)
-    return float(torch.linalg.eigvals(matrix).abs().max())
-
-
 def stability_loss(soft: SoftTokenMap, *, highest: float = HIGHEST_BETA) -> float:
     """Find the β at which the fixed point loses its stability: ∞ if it is stable up to `highest`.
 
-    The fixed point is followed from β = 0.05 in factors of 2^(1/4), less where it is not found,
-    and ln |μ| is interpolated between the last two. Not a number where it was lost sight of.
+    Not a number where the fixed point was lost sight of.
     """
-    token = None
-    below = (_LOWEST_BETA, -np.inf)
-    step = 0.25
-    while below[0] < highest:
-        beta = below[0] * 2**step
-        found = soft.fixed_point(beta=beta, start=token, max_steps=100, throw=False)
-        if not bool(found.converged):
-            step /= 2
-            if step < _LEAST_STEP:
-                return np.nan
-            continue
-        rate = np.log(leading_modulus(soft, found.value, beta=beta))
-        if rate >= 0:
-            return float(np.interp(0.0, [below[1], rate], [below[0], beta]))
-        token = found.value
-        below = (beta, rate)
-    return np.inf
+    try:
+        return soft.critical_beta(within=(_LOWEST_BETA, highest)).beta
+    except NotConverged as error:
+        return np.inf if "is stable up to" in str(error) else np.nan
 
 
 @stored(

@@ -28,6 +28,8 @@ _LEAST_STEP = 0.02
 # Near a loss of stability a large step passes it, and may end at another fixed point, a stable one.
 _CAUTIOUS_FROM = 0.6
 _CAUTIOUS_STEP = 0.125
+# The largest derivative of ln |μ| by ln β that is taken for one of a single branch.
+_STEEPEST = 20.0
 
 
 @record
@@ -209,8 +211,8 @@ def critical_beta(
 
     The fixed point is followed from the lower end until its leading multiplier passes one. The
     steps are factors of √2 while its modulus is below 0.6, of 2^(1/8) above, where a larger step
-    may end at another fixed point, and less where none is found. The crossing is narrowed down by
-    the secant of ln |μ|.
+    may end at another fixed point, and less where none is found or where that beyond the crossing
+    is of another branch. The crossing is narrowed down by the secant of ln |μ|.
 
     Parameters
     ----------
@@ -219,7 +221,8 @@ def critical_beta(
     within : tuple of float, default (0.05, 4.0)
         Interval of β that is searched, from below.
     tolerance : float, default 1e-3
-        Width, relative to β, of what is left of the interval.
+        Width, relative to β, of what is left of the interval. A coarse one cannot separate a
+        crossing from the jump to another fixed point.
 
     Returns
     -------
@@ -240,24 +243,34 @@ def critical_beta(
     below = _stability(soft, low, None)
     if below.rate >= 0.0:
         raise ValueError(f"within must begin where the fixed point is stable, got {low}")
-    above = below
     # In powers of two.
     step = _LARGEST_STEP
-    while above.rate < 0.0:
-        below = above
+    while below.beta < high:
         if abs(below.multiplier) > _CAUTIOUS_FROM:
             step = min(step, _CAUTIOUS_STEP)
-        if below.beta >= high:
-            raise NotConverged(
-                f"the fixed point is stable up to β = {high:g}, where its leading multiplier "
-                f"has the modulus {np.exp(below.rate):.3f}"
-            )
         try:
             above = _stability(soft, min(below.beta * 2**step, high), below.token)
+            if above.rate < 0.0:
+                below = above
+                continue
+            return _crossing(soft, below, above, tolerance=tolerance)
         except NotConverged:
             step /= 2
             if step < _LEAST_STEP:
                 raise
+    raise NotConverged(
+        f"the fixed point is stable up to β = {high:g}, where its leading multiplier "
+        f"has the modulus {np.exp(below.rate):.3f}"
+    )
+
+
+def _crossing(
+    soft: "SoftTokenMap", below: "_Stability", above: "_Stability", *, tolerance: float
+) -> CriticalBeta:
+    """Where |μ| passes one, between a stable and an unstable fixed point of one branch.
+
+    NotConverged if they are of two: their moduli stay apart however near they are.
+    """
     while above.beta - below.beta > tolerance * above.beta:
         share = below.rate / (below.rate - above.rate)
         # Not nearer to an end than a tenth, so that both ends move.
@@ -267,6 +280,11 @@ def critical_beta(
             below = middle
         else:
             above = middle
+    if above.rate - below.rate > _STEEPEST * tolerance:
+        raise NotConverged(
+            f"the fixed point is followed to β = {below.beta:.4g}, where its leading multiplier "
+            f"has the modulus {np.exp(below.rate):.3f}, and another one is found beyond"
+        )
     share = below.rate / (below.rate - above.rate)
     return CriticalBeta(
         beta=below.beta + share * (above.beta - below.beta),
