@@ -212,7 +212,9 @@ def test_stability_is_lost_where_the_closed_form_says():
         assert found.bracket[1] >= 2.0 * (1 - 1e-4)
         assert found.rotation == pytest.approx(0.9 / (2 * np.pi), abs=1e-3)
         assert abs(found.value).max() < 1e-3
-    with pytest.raises(NotConverged, match=r"stable up to β = 1\.5, .* modulus 0\.750"):
+    with pytest.raises(
+        soft_map_fixed_points.StaysStable, match=r"stable up to β = 1\.5, .* modulus 0\.750"
+    ):
         soft.critical_beta(within=(0.5, 1.5))
     with pytest.raises(ValueError, match="within must begin where the fixed point is stable"):
         soft.critical_beta(within=(3.0, 4.0))

@@ -16,32 +16,15 @@ from bookmaker.tables import Rows, stored
 from compendium.c42a_beyond_the_fixed_point.edges import stream_exponents
 from compendium.c42a_beyond_the_fixed_point.motions import greedy_loops, loop_table
 from compendium.common.corpora import corpus
-from compendium.common.models import checkpoint, decoder, next_token_distribution
+from compendium.common.models import decoder, next_token_distribution
+from compendium.common.prefixes import PREFIXES, soft_map
 from compendium.common.rows import parameter_product, rows_of
 from compendium.common.soft_tokens import follow, text_starts
 from spinformer.core.statistics import student_interval
 from spinformer.language.soft_map import SoftTokenMap, Thresholds
 
-# What stands in front of every window: nothing, the first token of a chat, the tokens of a chat
-# template before a user's text, or a prompt.
-PREFIXES = {
-    "none": None,
-    "first token": "<|im_start|>",
-    "template": "<|im_start|>user\n",
-    "prompt": "Once upon a time,",
-}
-
-
 # For stretches of forty tokens.
 _SHORT = Thresholds(longest=16)
-
-
-def soft_map(prefix: str = "none", *, window: int) -> SoftTokenMap:
-    """The map of the checkpoint with one of the prefixes."""
-    found = checkpoint()
-    return SoftTokenMap(
-        found.model, window=window, prefix=PREFIXES[prefix], tokenizer=found.tokenizer
-    )
 
 
 def text_windows(soft: SoftTokenMap, name: str, *, count: int, seed: int) -> Tensor:

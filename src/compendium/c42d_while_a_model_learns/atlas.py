@@ -2,22 +2,13 @@
 
 from bookmaker.tables import Rows, stored
 from compendium.c42d_while_a_model_learns.study import WITHIN, regime_rows
-from compendium.common.models import checkpoint
+from compendium.common.prefixes import PREFIXES, soft_map
 from compendium.common.rows import parameter_product
-from spinformer.language.soft_map import SoftTokenMap
 from spinformer.language.text import sample_texts
 
 # The model card samples at the last of these.
 BETAS = (0.3, 0.5, 0.7, 1.0, 2.0, 5.0)
 WINDOWS = (1, 2, 4, 8)
-# What stands in front of every window: nothing, the first token of a chat, the tokens of a chat
-# template before a user's text, or the beginning of a story.
-PREFIXES = {
-    "none": None,
-    "first token": "<|im_start|>",
-    "template": "<|im_start|>user\n",
-    "prompt": "Once upon a time,",
-}
 # The window ends behind so many tokens of the opening of Moby-Dick.
 PLACE = 40
 
@@ -32,10 +23,7 @@ PLACE = 40
 )
 def atlas_table(window: int, *, prefix: str, transient: int = 40, steps: int = 32) -> Rows:
     """Regimes from one text, 40 tokens dropped and 32 measured."""
-    loaded = checkpoint()
-    soft = SoftTokenMap(
-        loaded.model, window=window, prefix=PREFIXES[prefix], tokenizer=loaded.tokenizer
-    )
+    soft = soft_map(prefix, window=window)
     numbers = soft.encode(sample_texts()["narrative"])[PLACE - window : PLACE]
     start = soft.embed(numbers[None])
     return regime_rows(soft, start, betas=BETAS, transient=transient, steps=steps)

@@ -8,9 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from compendium.c42d_while_a_model_learns.atlas import BETAS, PREFIXES
+from compendium.c42d_while_a_model_learns.atlas import BETAS
 from compendium.c42d_while_a_model_learns.other_conventions import FRONTS, VARIANTS, WINDOW
 from compendium.common.drawing import REGIME_COLORS
+from compendium.common.prefixes import PREFIXES
 from compendium.common.rows import Columns, groupby
 from spinformer.core.regimes import Regime
 from spinformer.plot.style import COLORS, label_panels

