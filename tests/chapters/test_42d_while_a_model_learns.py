@@ -209,6 +209,11 @@ def test_a_variant_replaces_one_convention(monkeypatch):
         "double precision": (1.0, torch.float64, False, 1),
         "rounded again": (1.0, torch.float32, True, 1),
     }
+    # Differences vanish in a nucleus of one word, and only there.
+    for top_p, vanish in ((1e-6, True), (1.0, False)):
+        (row,) = other_conventions.nuclei_table.rows(top_p, window=2, transient=1, steps=6)
+        assert row["texts"] == 4
+        assert (row["most"] == -np.inf) == vanish
 
 
 def test_other_conventions_are_what_they_are_called():
@@ -224,6 +229,9 @@ def test_other_conventions_are_what_they_are_called():
             assert beta > 0.3 or row["fixed"][0] == 4
     assert rows["nucleus", "none", 5.0]["exponent"][0] == -np.inf
     assert rows["nucleus", "first token", 1.0]["chaotic"][0] == 1
+    nuclei = dict(groupby(other_conventions.nuclei_table.read(), "top_p"))
+    assert nuclei[0.8]["chaotic"][0] == 4
+    assert nuclei[0.99]["fixed"][0] == 4
 
 
 def test_the_optional_model_is_at_a_fixed_point_where_the_chapter_says():

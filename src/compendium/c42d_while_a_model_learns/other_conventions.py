@@ -134,6 +134,38 @@ def conventions_table(
     return [{"change": change} | row for row in rows]
 
 
+@stored(
+    "nuclei",
+    parameter_product(top_p=(0.8, 0.9, 0.95, 0.99)),
+    small={"top_p": 0.9, "window": 2, "beta": 0.3, "transient": 1, "steps": 4},
+    seconds=10.0,
+    within=WITHIN,
+)
+def nuclei_table(
+    top_p: float,
+    *,
+    window: int = WINDOW,
+    beta: float = 1.0,
+    transient: int = 40,
+    steps: int = 32,
+) -> Rows:
+    """Regimes of the four other texts behind the first token, at β = 1, by the nucleus.
+
+    Made when the table `conventions` had shown one text in chaos with a nucleus of `TOP_P`, where
+    all words together lead to a fixed point.
+    """
+    loaded = checkpoint()
+    soft = SoftTokenMap(
+        loaded.model,
+        window=window,
+        prefix=PREFIXES["first token"],
+        top_p=top_p,
+        tokenizer=loaded.tokenizer,
+    )
+    start = variant_starts(soft, "other texts")
+    return regime_rows(soft, start, betas=(beta,), transient=transient, steps=steps)
+
+
 # By how many weights the blocks of a rounding are shifted against those of the file.
 SHIFTS = (8, 12, 16, 20, 24)
 
