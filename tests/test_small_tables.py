@@ -152,6 +152,8 @@ CASES = [
         for arm in ("dense", "interacting", "tied layers")
     ),
     case(f"{C17}.readers.hops_again_table", READERS, arm="directed", links=1, rate=0.3),
+    case(f"{C17}.pictures.recall_table", {"COUNT": 6, "NOISE": 4.0}, seed=1),
+    case(f"{C17}.pictures.completion_counts", data="faces", count=4, seed=100),
     case(
         f"{C18}.trainings_table",
         SHORT | {"RUNS": 2},
@@ -180,6 +182,27 @@ CASES = [
         pairs=4,
         optimizer="Adam",
         rate=0.003,
+    ),
+    case(
+        "c18b_trained_couplings.bottleneck.bottleneck_lines",
+        data="essay",
+        couplings="trained",
+        source="essay",
+        length=16,
+        number=0,
+    ),
+    case(
+        "c21a_cheap_free_energies.study.errors_table",
+        {"theory_errors": Less(sweeps=50)},
+        kind="gaussian",
+        size=16,
+        copy=1,
+    ),
+    case(
+        "c21a_cheap_free_energies.study.colder_table",
+        {"theory_errors": Less(sweeps=50)},
+        size=16,
+        copy=1,
     ),
     case(
         "c22_vector_spins.glass.settings_b3b",
@@ -222,6 +245,8 @@ CASES = [
     ),
     case(f"{C23C}.layers_table", LAYER | THREE, layer=2),
     case(f"{C23C}.generator_table", {"LENGTH": 8, "WINDOWS": 1}, layer=1),
+    case("c23c_real_layer.settings.settings_b9d", {"TOKENS": 16}, length=16, place="first"),
+    case("c23c_real_layer.settings.settings_b9e", {"TOKENS": 16}, length=16, place="second"),
     case(
         "c24b_parts_of_a_layer.settings.confirm_b11", strength=0.2, rate=0.0018, count=1, updates=4
     ),
@@ -276,6 +301,23 @@ CASES = [
         kind="linear",
         count=1,
     ),
+    case("c32c_gaussian_closure.study.breaks_table", {"deviation": Less(texts=20)}, start=3),
+    case("c33c_bifurcations.study.staircase_table", low=1.2675, high=1.26758, count=2),
+    case(f"{C33F}.cycle_labels", {"VALUES": 6}, data=4000, kept=300, bins=300),
+    case(
+        f"{C33B}.crisis_table",
+        {
+            "_COPIES": 2,
+            "escape_times": Less(horizon=5000, rate=1.0),
+            "lyapunov_spectrum": Less(steps=400, batches=20),
+        },
+        distance=1e-5,
+    ),
+    case(
+        f"{C33F}.counts_table",
+        {"count_points": Less(kept=300, bins=300)},
+        beta_from=1.24,
+    ),
     case(f"{C33F}.both_labels", {"VALUES": 6}, **POINTS),
     case(f"{C33F}.same_labels", {"VALUES": 6}, **POINTS),
     case(f"{C33F}.roles_table", {"VALUES": 6}, kept=300, bins=300),
@@ -302,6 +344,7 @@ CASES = [
         epsilon=0.1,
         family=2,
     ),
+    case("c36_learning_through_the_limit.horizons.growth_table", motion="quasi-periodic", chunk=0),
     case("c37_statistics_of_attention.study.motions_table", {"TEXTS": 20}, beta=1.2, size=99),
     case(
         "c37_statistics_of_attention.study.replaced_texts",

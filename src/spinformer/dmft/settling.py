@@ -100,7 +100,7 @@ def relaxation_time(
     stretches = check_integer("stretches", stretches, low=8, high=10_000)
     steps = check_integer("steps", steps, low=stretches)
     for name in ("beta", "gamma", "epsilon"):
-        given = np.asarray(parameters.get(name, 0.0)).shape
+        given = np.shape(parameters.get(name, 0.0))
         if given:
             raise ValueError(f"{name} must be a single number, got shape {given}")
     ensemble = Ensemble(network, context, **parameters)
