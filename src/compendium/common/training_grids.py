@@ -161,8 +161,13 @@ def accuracy_lead(grid: Grid, first: Cell, second: Cell, *, seen: int) -> np.nda
 def fresh_trainings(
     grid: Grid, cell: Cell, *, looks: Sequence[int], splits: Sequence[int] = FRESH_SPLITS
 ) -> np.ndarray:
-    """Accuracies (looks, splits) of new trainings, at the rate that the grid had grid."""
-    rate = best_rate(grid, cell, seen=cell.updates)
+    """Accuracies (looks, splits) of new trainings.
+
+    They have the best rate of the grid's cell of the same arm whose start is nearest.
+    """
+    starts = [strength for _, strengths, _ in grid.cells for strength in strengths]
+    nearest = min(starts, key=lambda start: abs(math.log(start / cell.strength)))
+    rate = best_rate(grid, cell._replace(strength=nearest), seen=cell.updates)
     trained = train_arm(
         cell.arm,
         grid.task,
