@@ -4,7 +4,8 @@
 
 A setting is a constant that the functions of a study name, or the default of an argument. Many are
 in no column of a table, and a unit is computed again at night at most: a constant that was changed
-later would stand beside a table that was made with another one.
+later would stand beside a table that was made with another one. How exactly it must be the same is
+kept as well, so that nothing makes it coarser unseen.
 """
 
 import functools
@@ -102,6 +103,11 @@ def settings(tables: list[Table]) -> dict[str, str]:
     seen: dict[Any, dict[str, str]] = {}
     for table in tables:
         read_by(table.rows, seen)
+        # How exactly a unit that is computed again must be the same.
+        exactness = described((table.rtol, dict(table.within)))
+        seen[table.path.stem, table.path] = {
+            f"{table.path.parent.name}.{table.path.stem} within": str(exactness)
+        }
         # Of a grid of trainings its splits and rates, which are in no unit either.
         if isinstance(table.rows, functools.partial):
             given = [*table.rows.args, *table.rows.keywords.values()]

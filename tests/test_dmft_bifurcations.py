@@ -96,6 +96,38 @@ def test_derivatives_given_automatic_and_by_differences_agree():
         np.testing.assert_allclose(one.multipliers, exact, atol=1e-8)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda x, a, b: np.array([[-2 * a * x[0], b], [1.0, 0.0]]),
+        lambda x, a, b: np.array([[-a * x[0], 1.0], [b, 0.0]]),
+        lambda x, a, b: np.full((2, 2), np.inf) if x[0] == 0.9 else np.eye(2),
+    ],
+    ids=["transposed", "factor", "constant"],
+)
+def test_a_derivative_that_is_none_is_refused(wrong):
+    with pytest.raises(ValueError, match="jacobian must be the derivative of step"):
+        find_cycle(replace(HENON, jacobian=wrong), [0.9, 0.3], period=6, a=1.2)
+
+
+def test_a_right_derivative_is_taken_at_a_kink_and_where_the_step_is_steep():
+    tent = Map(
+        step=lambda x, s: s * np.minimum(x, 1.0 - x),
+        dimension=1,
+        parameters={"s": 1.5},
+        jacobian=lambda x, s: np.array([[s if x[0] < 0.5 else -s]]),
+    )
+    assert as_system(tent, [0.5]).exact
+    steep = Map(
+        step=lambda x, k: np.tanh(k * x),
+        dimension=1,
+        parameters={"k": 1e3},
+        jacobian=lambda x, k: np.array([[k / np.cosh(k * x[0]) ** 2]]),
+    )
+    for start in (0.0, 1e-4, 5e-4, 0.3):
+        assert as_system(steep, [start]).exact
+
+
 def test_the_period_doubling_cascade_and_the_window_of_the_logistic_map():
     point = find_cycle(LOGISTIC, [0.65], period=1)
     first = continue_cycle(LOGISTIC, point, within=(2.0, 3.9)).bifurcations[0]

@@ -436,7 +436,10 @@ def test_what_is_no_causal_model_is_refused():
         (lambda: soft.stream(start, steps=600), "steps must end before position 512"),
         (lambda: soft.trajectory(start, steps=-1), "steps must be"),
         (lambda: soft.find_attractors(start, steps=20), "steps must be"),
+        (lambda: soft.stream(start, steps=9, twin=1e-6), "twin must be"),
         (lambda: soft.multipliers(start[0, :3]), "token must have shape"),
+        (lambda: soft.multipliers(start[0]), "token must be a fixed point at beta = 1"),
+        (lambda: soft.multipliers(start[0] * torch.nan), "token must be a fixed point"),
         (lambda: soft.fixed_point(start=start[0, :3]), "start must have shape"),
         (lambda: SoftTokenMap(model, window=2, prefix=torch.zeros(2, 3)), "prefix must be text"),
     ):

@@ -77,6 +77,11 @@ class Less:
         return less
 
 
+def any_windows(soft: Any, corpus: str, *, count: int, seed: int) -> torch.Tensor:
+    """Words that a small generator has."""
+    return torch.arange(count * soft.window).view(count, -1) * seed % 31
+
+
 # The help of another Python has other pages.
 HELP = {"help_text": lambda: torch.arange(4000).square() % 37}
 FEW = {"sample_texts": lambda: dict(islice(SAMPLES.items(), 2))}
@@ -92,14 +97,25 @@ SHORT = {"train_retrieval": Less(runs=2, steps=4)}
 FIRST = {"UPDATES": 4, "LOOKS": (0, 2)}
 C33B = "c33b_lifetimes.escapes"
 CENSUS = {"_WAIT": 20, "_EXPONENT": 40, "BETAS": 2, "WINDOWS": 2}
+C24 = "c24_training"
+FEWER = {"common.training_grids.train_arm": Less(steps=4)}
 C42A = "42a_beyond_the_fixed_point"
 STEPS = {"settle": 0, "measure": 4, "last": 2}
 CASES = [
     case("c10_attention.study.exponents_table", family="kernel", kind="share"),
     case("c11_discrete_memories.study.capacity_table", {"NETWORKS": {40: 2}}, dim=40),
+    case(
+        "c11_discrete_memories.study.settings_A6",
+        {"lost_overlap": Less(networks=2)},
+        data=1,
+        small=60,
+        start=0.8,
+        diagonal="kept",
+    ),
     case("c12c_hidden_neurons.boltzmann.settings_a18d", data=1, target="random", hidden=1, draws=2),
     case("c11b_load_and_temperature.study.copies_table", dim=60, temperature=0.9),
     case("c12c_hidden_neurons.study.ends_table", start="empty", ratio=3.0),
+    case("c12c_hidden_neurons.study.settings_A9b", data=1, start="empty", ratio=3.0, beta=0.8),
     case(
         "c13_memory_density.study.digits_table",
         {"PATTERNS": 4, "learn_digits": partial(learn_digits, patterns=4, steps=6)},
@@ -113,11 +129,40 @@ CASES = [
         schedule="annealed",
         split=0,
     ),
+    case(
+        "c13_memory_density.study.settings_A12",
+        {"lost_by_cd": lambda *_, split, **__: split**2 / 1e4},
+        data=3,
+        pictures="raw",
+        beta=0.5,
+        schedule="constant",
+    ),
     case("c14_real_transformer.steps.untrained_table", FEW, kind="initial", seed=1),
     case("c14_real_transformer.steps.untrained_table", FEW, kind="shuffled", seed=0),
+    case("c14_real_transformer.steps.steps_table", {"LENGTHS": (40,)}, length=20, source="law"),
+    case("c14_real_transformer.steps.stages_table", {"LENGTHS": (40,)}, length=20, source="law"),
+    case(
+        "c14_real_transformer.steps.turned_table",
+        {"LENGTHS": (40,), "TEXTS": ("law", "verse")},
+        length=20,
+        seed=1,
+    ),
+    case(
+        "c14_real_transformer.steps.settings_A14b",
+        {"LENGTHS": (80,)},
+        data="law 20",
+        source="law",
+        length=20,
+    ),
     case(f"{C14B}.sizes.sizes_table", {"LENGTHS": (16, 32)}, source="random 1"),
     case(f"{C14B}.loops.kinds_rows", source="essay", length=16, window=1, loop="keys"),
     case(f"{C14B}.loops.generator_table", FEW, layer=1),
+    case(
+        f"{C14B}.loops.gain_table",
+        {"GAINS": (1.0, 4.0), "trace_layers": Less(layers=[2])},
+        loop="turned",
+        source="narrative",
+    ),
     case("c14c_training_and_descent.toy.toy_table", goal="avoid", steps=8, seeds=[0]),
     case(
         "c14c_training_and_descent.toy.settings_A14c",
@@ -143,6 +188,18 @@ CASES = [
         count=1,
         steps=30,
     ),
+    case(
+        f"{C15}.boundary.settings_A16b",
+        {
+            f"{C15}.model.train": Less(steps=2),
+            "boundary_saturation": lambda *_, part, ratio: (
+                np.array([0.1, 0.4, 0.2]) * len(part) * ratio
+            ),
+        },
+        data=1,
+        goal="matched",
+        rate=0.003,
+    ),
     *(
         case("c16_energies_as_signal.scores.score_rows", source=source, seeds=(0,), steps=2)
         for source in ("autoencoder", "raw")
@@ -152,6 +209,8 @@ CASES = [
         for arm in ("dense", "interacting", "tied layers")
     ),
     case(f"{C17}.readers.hops_again_table", READERS, arm="directed", links=1, rate=0.3),
+    case(f"{C17}.pictures.recall_table", {"COUNT": 6, "NOISE": 4.0}, seed=1),
+    case(f"{C17}.pictures.completion_counts", data="faces", count=4, seed=100),
     case(
         f"{C18}.trainings_table",
         SHORT | {"RUNS": 2},
@@ -182,6 +241,32 @@ CASES = [
         rate=0.003,
     ),
     case(
+        "c18b_trained_couplings.bottleneck.bottleneck_lines",
+        data="essay",
+        couplings="trained",
+        source="essay",
+        length=16,
+        number=0,
+    ),
+    case(
+        "c21a_cheap_free_energies.study.errors_table",
+        {"theory_errors": Less(sweeps=50)},
+        kind="gaussian",
+        size=16,
+        copy=1,
+    ),
+    case(
+        "c21a_cheap_free_energies.study.colder_table",
+        {"theory_errors": Less(sweeps=50)},
+        size=16,
+        copy=1,
+    ),
+    case(
+        "c21a_cheap_free_energies.settings.confirm_b7c",
+        {"FRESH": {4: 2, 6: 2, 8: 2}, "overlap_run": Less(sweeps=30)},
+        group=1,
+    ),
+    case(
         "c22_vector_spins.glass.settings_b3b",
         {"sample_vector_spins": Less(sweeps=8)},
         data=1,
@@ -197,6 +282,13 @@ CASES = [
         components=2,
         strength=0.3,
         field=0.5,
+    ),
+    case(
+        "c22_vector_spins.study.rivals",
+        {"triple_errors": Less(draws=2)},
+        strength=0.6,
+        field=1.0,
+        beta=1.0,
     ),
     case(
         "c23_anatomy.study.learned_table",
@@ -222,6 +314,65 @@ CASES = [
     ),
     case(f"{C23C}.layers_table", LAYER | THREE, layer=2),
     case(f"{C23C}.generator_table", {"LENGTH": 8, "WINDOWS": 1}, layer=1),
+    case("c23c_real_layer.settings.settings_b9d", {"TOKENS": 16}, length=16, place="first"),
+    case("c23c_real_layer.settings.settings_b9e", {"TOKENS": 16}, length=16, place="second"),
+    case(
+        f"{C24}.study.result_rows",
+        {"STARTS": 1, "sample_module": Less(sweeps=5)},
+        experiment="digits",
+        arm="saddle",
+        splits=1,
+        updates=4,
+    ),
+    case(
+        f"{C24}.study.result_rows",
+        {"STARTS": 1},
+        experiment="copies",
+        arm="attention",
+        splits=1,
+        updates=4,
+    ),
+    case(
+        f"{C24}.settings.confirm_b10",
+        FEWER | {"fresh_leads": Less(splits=range(30, 31), looks=(2, 4))},
+        null="answers only",
+        updates=200,
+    ),
+    case(
+        f"{C24}.settings.confirm_b10b",
+        FEWER | {"FRESH_SPLITS": range(30, 31), "fresh_leads": Less(looks=(2, 4))},
+        strength=2.0,
+        updates=60,
+    ),
+    case(
+        f"{C24}.settings.confirm_b10d",
+        FEWER | {"FRESH_SPLITS": range(30, 31), "fresh_leads": Less(looks=(2, 4))},
+        strength=0.2,
+    ),
+    case(
+        "c24a_teacher_and_student.settings.band_rows",
+        {
+            "error_ratios": lambda samples, noise, seed: np.sqrt(
+                np.arange(1, 6) * noise * seed / samples
+            )
+        },
+        data=1000,
+        samples=4,
+        noise=0.001,
+    ),
+    case(
+        "c24a_teacher_and_student.study.teacher_table",
+        {"TEACHERS": 2, "learn": Less(steps=8)},
+        data="theory",
+        student="saddle",
+        samples=2,
+    ),
+    case(
+        "c24a_teacher_and_student.study.scale_table",
+        {"TEACHERS": 2, "learn": Less(steps=8)},
+        data="spins",
+        samples=2,
+    ),
     case(
         "c24b_parts_of_a_layer.settings.confirm_b11", strength=0.2, rate=0.0018, count=1, updates=4
     ),
@@ -240,6 +391,13 @@ CASES = [
         mixer="averaging",
         removed="skip",
         count=1,
+    ),
+    case(
+        "c24b_parts_of_a_layer.settings.fresh_b8c",
+        {"train_arm": Less(steps=4, looks=(4,)), "fresh_trainings": Less(looks=(4,))},
+        task="recall",
+        strength=2.0,
+        first=36,
     ),
     case(f"{C25B}.tuning_table", HELP | FIRST, task="recall", arm="symmetric"),
     case(f"{C25B}.recall_table", FIRST, arm="shuffled", seed=1),
@@ -276,10 +434,70 @@ CASES = [
         kind="linear",
         count=1,
     ),
+    case(
+        "c32b_finite_size.settings.settings_c18c",
+        {
+            "_RUNS": 2,
+            "stationary_distances": lambda beta, exponent, seed: [
+                {"floor": beta, "distance": exponent + seed}
+            ],
+        },
+        data=100,
+        regime="chaos at 1.28",
+        decade=6.0,
+    ),
+    case("c32c_gaussian_closure.study.breaks_table", {"deviation": Less(texts=20)}, start=3),
+    case("c33c_bifurcations.study.staircase_table", low=1.2675, high=1.26758, count=2),
+    case(f"{C33F}.cycle_labels", {"VALUES": 6}, data=4000, kept=300, bins=300),
+    case(
+        f"{C33B}.crisis_table",
+        {
+            "_COPIES": 2,
+            "escape_times": Less(horizon=5000, rate=1.0),
+            "lyapunov_spectrum": Less(steps=400, batches=20),
+        },
+        distance=1e-5,
+    ),
+    case(
+        "c33b_lifetimes.switching.orbits_table",
+        {"chaotic_orbits": Less(count=3)},
+        beta=1.28,
+        seed=1,
+        flashes=800,
+    ),
+    case(
+        "c33b_lifetimes.settings.confirm_c21",
+        {"chaotic_orbits": Less(count=3)},
+        data="1.2657-11",
+        beta=1.2657,
+        seed=11,
+        flashes=800,
+    ),
+    case(
+        "c33b_lifetimes.finite_size_escapes.actions_table",
+        cycle=1,
+        size=1500,
+        guesses=1,
+        max_steps=2,
+    ),
+    case("c33e_census.study.finer_table", values=32, family=1500, networks=12),
+    case(
+        f"{C33F}.counts_table",
+        {"count_points": Less(kept=300, bins=300)},
+        beta_from=1.24,
+    ),
     case(f"{C33F}.both_labels", {"VALUES": 6}, **POINTS),
     case(f"{C33F}.same_labels", {"VALUES": 6}, **POINTS),
     case(f"{C33F}.roles_table", {"VALUES": 6}, kept=300, bins=300),
     case("c33g_sign_probability.study.fractions_table", {"NETWORKS": 2}, probability=0.6),
+    case(
+        "c33g_sign_probability.study.fraction_rows",
+        {"NETWORKS": 3},
+        data=500,
+        probability=0.6,
+        epsilon=0.02,
+        bits=2,
+    ),
     case(
         "c34_memory_beyond_window.study.memory_times_table",
         {"LONGEST": {"driven": 32}},
@@ -302,6 +520,14 @@ CASES = [
         epsilon=0.1,
         family=2,
     ),
+    case(
+        "c35b_scaling_and_blocks.blocks.census_table",
+        CENSUS | {"_CHUNK": 2},
+        condition="feed 1",
+        family=1,
+        chunk=1,
+    ),
+    case("c36_learning_through_the_limit.horizons.growth_table", motion="quasi-periodic", chunk=0),
     case("c37_statistics_of_attention.study.motions_table", {"TEXTS": 20}, beta=1.2, size=99),
     case(
         "c37_statistics_of_attention.study.replaced_texts",
@@ -334,6 +560,17 @@ CASES = [
     case(f"{C42A}:settings_R4", beta=1.0, count=2, settle=1),
     case(f"{C42A}:streams", span=8, beta=1.0, settle=1, align=1, measure=2),
     case(f"{C42A}:untrained", weights="fresh", draw=1, span=4, **STEPS),
+    case(
+        f"{C42A}:fresh_streams",
+        {"text_windows": any_windows},
+        span=6,
+        beta=0.3,
+        count=2,
+        settle=1,
+        align=1,
+        measure=3,
+    ),
+    case(f"{C42A}:confirm_R5", {"text_windows": any_windows, "LOOP_BY": 40}, span=2, count=3),
     case("42b_heads_that_generate:by_text", corpus="texts", count=2, blocks=2),
     case("42b_heads_that_generate:heads", layer=1),
     case(

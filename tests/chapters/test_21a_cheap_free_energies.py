@@ -200,7 +200,11 @@ def test_the_line_without_a_field_near_it_and_on_it():
     assert line == sorted(line)
     for h, beta in zip((0.2, 0.5, 1.0), line, strict=True):
         assert replica_symmetric_state(beta, field_std=h).stability == pytest.approx(1, abs=1e-8)
-    assert almeida_thouless_beta(field_std=30.0) == np.inf
+    # At low temperature q → 1, and E sech⁴ u is 4/3 of the density of u at zero.
+    strong = 0.75 * np.sqrt(2.0 * np.pi) * np.hypot(1.0, 100.0)
+    assert almeida_thouless_beta(field_std=100.0) == pytest.approx(strong, rel=1e-6)
+    with pytest.raises(ValueError, match="field_std must be a finite number in"):
+        almeida_thouless_beta(field_std=101.0)
 
 
 CASES = [(0.8, 0.5), (1.7, 0.0), (3.0, 1.0), (20.0, 5.0), (20.0, 50.0), (3.0, 900.0)]

@@ -9,6 +9,8 @@ from spinformer.language.text import sample_texts
 # The model card samples at the last of these.
 BETAS = (0.3, 0.5, 0.7, 1.0, 2.0, 5.0)
 WINDOWS = (1, 2, 4, 8)
+# The two prefixes that differ most.
+FRONTS = ("none", "first token")
 # The window ends behind so many tokens of the opening of Moby-Dick.
 PLACE = 40
 

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from compendium.c42d_while_a_model_learns.atlas import BETAS
-from compendium.c42d_while_a_model_learns.other_conventions import FRONTS, VARIANTS, WINDOW
+from compendium.c42d_while_a_model_learns.atlas import BETAS, FRONTS
+from compendium.c42d_while_a_model_learns.other_conventions import VARIANTS, WINDOW
 from compendium.common.drawing import REGIME_COLORS
 from compendium.common.prefixes import PREFIXES
 from compendium.common.rows import Columns, groupby

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from bookmaker.tables import Rows, stored
-from compendium.c42d_while_a_model_learns.atlas import BETAS, PLACE
+from compendium.c42d_while_a_model_learns.atlas import BETAS, FRONTS, PLACE
 from compendium.c42d_while_a_model_learns.study import WITHIN, regime_rows
 from compendium.common.corpora import corpus
 from compendium.common.models import checkpoint
@@ -35,8 +35,6 @@ TOP_P = 0.9
 # The text of the atlas is the first; the others are of three kinds.
 _OTHER_TEXTS = ("dialogue", "essay")
 VARIANTS = ("other texts", "random words", "nucleus", "double precision", "rounded again")
-# The two prefixes that differ most.
-FRONTS = ("none", "first token")
 _BLOCK = 32
 _LEVELS = 15
 

@@ -19,7 +19,7 @@ from compendium.c42d_while_a_model_learns.training import (
     plays,
     train,
 )
-from compendium.common.rows import parameter_product
+from compendium.common.rows import parameter_product, rows_of
 from spinformer.core.regimes import Regime
 from spinformer.core.solve import NotConverged
 from spinformer.language.soft_map import SoftTokenMap, Thresholds
@@ -130,3 +130,23 @@ def learning_table(
             about = {"update": update, "loss": loss, "critical": critical, "window": window}
             rows += [about | row for row in found]
     return rows
+
+
+@stored("settings_R11", parameter_product(size=SIZES, update=CHECKPOINTS[-2:]), seconds=0.1)
+def settings_R11(size: str, *, update: int) -> Rows:
+    """Mean leading exponents at β = 1 above what counts as zero, from least to most of four texts.
+
+    Lines of one training share its data: checkpoints, and the windows that the last was run with.
+    """
+    learning = learning_table.read()
+    here = (learning["size"] == size) & (learning["update"] == update) & (learning["beta"] == 1.0)
+    rows = {name: column[here] for name, column in learning.items()}
+    neutral = Thresholds().neutral
+    return rows_of(
+        window=rows["window"],
+        data=rows["seed"] + 5 * list(SIZES).index(size),
+        value=rows["exponent"] - neutral,
+        low=rows["least"] - neutral,
+        high=rows["most"] - neutral,
+        runs=rows["texts"],
+    )

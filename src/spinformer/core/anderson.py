@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from spinformer.core.checks import check_function, check_integer, check_real
+from spinformer.core.checks import check_function, check_integer, check_real, check_tensor
 from spinformer.core.solve import Solution, status_of
 
 # Steps that the mixing remembers, and the growth of the residual that makes it forget.
@@ -76,8 +76,7 @@ def anderson(
     ('0.7391', True)
     """
     check_function("step", step)
-    if not isinstance(start, Tensor) or not start.is_floating_point():
-        raise TypeError(f"start must be a floating-point tensor, got {type(start).__name__}")
+    check_tensor("start", start, finite=False)
     if start.ndim < 2 or 0 in start.shape[-2:]:
         raise ValueError(f"start must have shape (..., n, d), got {tuple(start.shape)}")
     damping = check_real("damping", damping, low=0.0, high=1.0, open_low=True)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 
-from spinformer.core.checks import check_array
+from spinformer.core.checks import check_array, check_choice, check_real
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.records import record
 from spinformer.dmft.basins import find_coexisting_attractors
@@ -112,6 +112,9 @@ def continue_attractors(
            [1.]])
     """
     numbers = check_array("values", values, shape=("V",))
+    known = system.parameters if isinstance(system, Map) else ("beta", "gamma", "epsilon")
+    parameter = check_choice("parameter", parameter, known)
+    threshold = check_real("threshold", threshold, low=0.0)
     rng = numpy_generator(seed)
     states: list[np.ndarray] = []
     rows: list[dict[int, tuple[float, float, str]]] = []

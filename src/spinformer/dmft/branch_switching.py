@@ -102,7 +102,7 @@ def switch_branch(
     >>> magnetized.period, magnetized.stable, bool(abs(magnetized.value[0]) > 0.005)
     (1, True, True)
     """
-    common, values = checked_cycle(system, point)
+    common, values = checked_cycle(system, point, name="point")
     name = checked_parameter(common, parameter)
     distance = check_real("distance", distance, low=0.0, open_low=True)
     max_steps = check_integer("max_steps", max_steps, low=1)

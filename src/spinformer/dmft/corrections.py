@@ -308,11 +308,10 @@ def noise_covariance(network: Network, path: np.ndarray, *, maps: np.ndarray) ->
     >>> noise_covariance(machine, path, maps=linear_maps(machine, 1.2, path=path)).shape
     (6, 3, 3)
     """
-
+    joint = window_covariances(network, path, maps=maps)
     segments = network.segments
-    joint = window_covariances(network, path, maps=maps)[:, :segments, :segments]
     older = (1.0 - path[: network.context - 1] ** 2) / network.fractions
-    return np.array([*map(np.diag, older), *joint])
+    return np.array([*map(np.diag, older), *joint[:, :segments, :segments]])
 
 
 def mean_shift(

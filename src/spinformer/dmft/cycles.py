@@ -596,7 +596,9 @@ def checked_parameter(system: System, name: str | None) -> str:
     return str(check_choice("parameter", name, system.names))
 
 
-def checked_cycle(system: AttentionNetwork | Map, start: Cycle) -> tuple[System, dict[str, float]]:
+def checked_cycle(
+    system: AttentionNetwork | Map, start: Cycle, *, name: str = "start"
+) -> tuple[System, dict[str, float]]:
     """Check that a cycle, or a guess of one, is that of a system.
 
     Parameters
@@ -605,6 +607,8 @@ def checked_cycle(system: AttentionNetwork | Map, start: Cycle) -> tuple[System,
         The network or map.
     start : Cycle
         The cycle.
+    name : str, default "start"
+        Name of the argument, for an error.
 
     Returns
     -------
@@ -620,15 +624,15 @@ def checked_cycle(system: AttentionNetwork | Map, start: Cycle) -> tuple[System,
     ValueError
         If it does not fit the system.
     """
-    check_instance("start", start, Cycle)
-    common = as_system(system, start.value, name="start.value")
-    _single(common, start.value)
+    check_instance(name, start, Cycle)
+    common = as_system(system, start.value, name=f"{name}.value")
+    _single(common, start.value, name=f"{name}.value")
     return common, checked_parameters(common, start.parameters)
 
 
-def _single(system: System, value: Any) -> np.ndarray:
+def _single(system: System, value: Any, *, name: str = "start") -> np.ndarray:
     """The components of one state, no batch."""
     if isinstance(value, Context):
-        check_array("start.attention", value.attention, shape=("T", "P"))
+        check_array(f"{name}.attention", value.attention, shape=("T", "P"))
         return system.flat(value)
-    return system.flat(check_array("start", value, shape=("n",)))
+    return system.flat(check_array(name, value, shape=("n",)))

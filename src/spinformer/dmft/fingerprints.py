@@ -14,7 +14,7 @@ from spinformer.core.checks import check_array, check_broadcast, check_instance,
 from spinformer.core.records import record
 from spinformer.dmft.attractors import Attractors, Thresholds, find_attractors
 from spinformer.dmft.birkhoff import bump_weights
-from spinformer.dmft.maps import Map
+from spinformer.dmft.maps import Map, as_system
 from spinformer.dmft.network import AttentionNetwork, Context
 from spinformer.dmft.regimes import SHORT_STRETCHES
 from spinformer.dmft.states import components, drive_period, iterate, own_parameters, select_states
@@ -123,6 +123,7 @@ def fingerprint_moments(
     >>> moments.shape
     (2, 4, 9)
     """
+    as_system(system, start)
     phases = drive_period(system)
     kept = check_integer("kept", kept, low=2 * _STRETCHES * phases)
     turns = kept // (_STRETCHES * phases)

@@ -29,6 +29,8 @@ LARGEST_STATE = 1e100
 # Step of a fourth-order difference, in units of a component or of one, whichever is larger: it
 # balances the truncation, h⁴, and the rounding, ε/h.
 _DIFFERENCE = 1e-3
+# A step that also follows functions as steep as tanh(1e4 x), for two digits.
+_SHORT_DIFFERENCE = 1e-6
 # Weights of f(x + kh), k = −2, −1, 1, 2, in the derivative of fourth order.
 _NODES = np.array([-2.0, -1.0, 1.0, 2.0])
 _WEIGHTS = np.array([1.0, -8.0, 8.0, -1.0]) / 12.0
@@ -52,8 +54,10 @@ class Map:
         Values of the parameters.
     jacobian : callable or {"torch"}, optional
         The derivative of a step by one state (n,), called as `jacobian(x, **parameters)`, of shape
-        (n, n). With "torch", `step` is written with torch's functions and its automatic derivative
-        is taken. None takes central differences of fourth order, exact to about 1e-12.
+        (n, n), with component i by component j at [i, j]. When it is used it is compared with
+        differences of the step. With "torch", `step` is written with torch's functions and its
+        automatic derivative is taken. None takes central differences of fourth order, exact to
+        about 1e-12.
 
     Raises
     ------
@@ -367,6 +371,37 @@ class _MapSystem(System):
                 "need axis=0, and a constant vector c is added as (x.T + c).T"
             )
 
+    def check_jacobian(self, states: np.ndarray) -> None:
+        """Check a derivative that was given against short differences of the step.
+
+        Parameters
+        ----------
+        states : ndarray, shape (B, n)
+            States, of which the first is tried, and two beside it: a step may have a kink at one.
+
+        Raises
+        ------
+        ValueError
+            If the derivative is another one at each of the three.
+        """
+        if not callable(self.map.jacobian) or not len(states):
+            return
+        one = states[:1].T
+        away = 1e-3 * (1.0 + np.abs(one))
+        points = np.concatenate([one, one + away, one - 3.0 * away], axis=1)
+        given = self._jacobian(points, self.defaults)
+        expected = self._differences(points, self.defaults, step=_SHORT_DIFFERENCE)
+        # Also where an entry is small beside the others its difference is known this well.
+        room = 0.01 * np.abs(expected).max(axis=(1, 2)) + 1e-6
+        apart = np.abs(given - expected).max(axis=(1, 2))
+        # A comparison with what is not finite is false, and nothing is refused.
+        if np.all(apart > room):
+            raise ValueError(
+                "jacobian must be the derivative of step, [i, j] that of component i by component "
+                f"j, got {given[0].tolist()} at {one[:, 0].tolist()}, where differences of step "
+                f"give {expected[0].round(6).tolist()}"
+            )
+
     def _step(self, columns: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray:
         """One step of states (n, B)."""
         if self.map.jacobian == "torch":
@@ -425,9 +460,11 @@ class _MapSystem(System):
             matrices[lane] = matrix
         return matrices
 
-    def _differences(self, columns: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray:
+    def _differences(
+        self, columns: np.ndarray, parameters: Mapping[str, Any], *, step: float = _DIFFERENCE
+    ) -> np.ndarray:
         size, many = columns.shape
-        width = _DIFFERENCE * np.maximum(1.0, np.abs(columns))
+        width = step * np.maximum(1.0, np.abs(columns))
         # Axes: component of the state, direction that moves, node, lane.
         moved = np.tile(columns[:, None, None], (1, size, len(_NODES), 1))
         for direction in range(size):
@@ -507,8 +544,8 @@ def as_system(system: AttentionNetwork | Map, start: Any, *, name: str = "start"
     TypeError
         If `system` is neither a network nor a map, or the states are of another class.
     ValueError
-        If the states do not fit the system, or the step of a map does not move each column as if
-        it were alone.
+        If the states do not fit the system, the step of a map does not move each column as if it
+        were alone, or the Jacobian that was given is not its derivative.
 
     Examples
     --------
@@ -522,7 +559,9 @@ def as_system(system: AttentionNetwork | Map, start: Any, *, name: str = "start"
             name, start, shape=(..., system.dimension), low=-LARGEST_STATE, high=LARGEST_STATE
         )
         own = _MapSystem(system)
-        own.check_columns(np.asarray(start, dtype=float).reshape(-1, system.dimension))
+        states = np.asarray(start, dtype=float).reshape(-1, system.dimension)
+        own.check_columns(states)
+        own.check_jacobian(states)
         return own
     if not isinstance(system, AttentionNetwork):
         raise TypeError(f"system must be an AttentionNetwork or a Map, got {type(system).__name__}")

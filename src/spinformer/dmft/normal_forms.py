@@ -93,7 +93,7 @@ def normal_form(system: AttentionNetwork | Map, point: Cycle) -> NormalForm:
     >>> f"{flip.parameters['r']:.6f}", normal_form(logistic, flip).label
     ('3.000000', 'supercritical')
     """
-    common, values = checked_cycle(system, point)
+    common, values = checked_cycle(system, point, name="point")
     kind = checked_kind("point", point)
     problem = CycleProblem(common, period=point.period, parameters=values)
     return normal_form_at(problem, common.flat(point.value), kind)

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from spinformer.core.checks import check_integer
+from spinformer.core.checks import check_instance, check_integer
 from spinformer.dmft.attractors import Attractors, Regime, Thresholds, find_attractors
 
 # For stretches of some thousand steps: averages have fewer digits there, exponents larger errors.
@@ -67,6 +67,7 @@ def count_regimes(attractors: Attractors) -> dict[tuple[Regime, int], int]:
     >>> count_regimes(found)
     {(<Regime.PERIODIC: 0>, 4): 5}
     """
+    check_instance("attractors", attractors, Attractors)
     regimes = [Regime(regime) for regime in np.ravel(attractors.regime)]
     periods = np.ravel(attractors.period).tolist()
     return dict(sorted(Counter(zip(regimes, periods, strict=True)).items()))

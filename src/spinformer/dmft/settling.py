@@ -12,7 +12,7 @@ lifetime of the chaotic transient before it, whichever is longer.
 """
 
 import math
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -100,7 +100,8 @@ def relaxation_time(
     stretches = check_integer("stretches", stretches, low=8, high=10_000)
     steps = check_integer("steps", steps, low=stretches)
     for name in ("beta", "gamma", "epsilon"):
-        given = np.asarray(parameters.get(name, 0.0)).shape
+        value: Any = parameters.get(name, 0.0)
+        given = np.shape(value)
         if given:
             raise ValueError(f"{name} must be a single number, got shape {given}")
     ensemble = Ensemble(network, context, **parameters)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # Entries of a window up to which its derivative is written out.
 _DENSE = 16
+# Root mean square step from a token, in units of a word's, beyond which it is no fixed point.
+_NOT_A_FIXED_POINT = 0.01
 # In powers of two, the first and the least step of β along a fixed point.
 _LARGEST_STEP = 0.5
 _LEAST_STEP = 0.02
@@ -166,14 +168,25 @@ def multipliers(
     NotConverged
         If the iteration does not converge.
     ValueError
-        If a shape does not fit or a value is out of range.
+        If a shape does not fit, a value is out of range, or the token is no fixed point at this
+        inverse temperature: if the map moves it by more than 1 % of the size of a word.
     """
     if tuple(token.shape) != (soft.width,):
         raise ValueError(f"token must have shape {(soft.width,)}, got {tuple(token.shape)}")
     size = soft.window * soft.width
     count = check_integer("count", count, low=1, high=size)
     windows = token.detach().expand(1, soft.window, -1)
-    derivative = TransposedDerivative(soft, windows, inverse_temperatures(soft, beta).reshape(-1))
+    betas = inverse_temperatures(soft, beta).reshape(-1)
+    with torch.no_grad():
+        moved = soft.mean_token(windows, betas)[0] - token
+    distance = float(moved.square().mean().sqrt() / soft.word_scale)
+    # Also where it is not a number.
+    if not distance <= _NOT_A_FIXED_POINT:
+        raise ValueError(
+            f"token must be a fixed point at beta = {float(betas[0]):g}, got one that the map "
+            f"moves by {distance:.2g} of the size of a word"
+        )
+    derivative = TransposedDerivative(soft, windows, betas)
     kind = np.dtype(str(token.dtype).removeprefix("torch."))
 
     def product(vector: np.ndarray) -> np.ndarray:

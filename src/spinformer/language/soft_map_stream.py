@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spinformer.core.checks import check_integer
+from spinformer.core.checks import check_integer, check_real
 from spinformer.core.random import TorchSeed, torch_generator
 from spinformer.core.records import record
 from spinformer.language.soft_map_cache import WindowCache
@@ -15,6 +15,9 @@ from spinformer.language.soft_map_orbits import progress_bar, window_batch
 
 if TYPE_CHECKING:
     from spinformer.language.soft_map import SoftTokenMap
+
+# The least distance of two streams that is above the rounding of float32.
+_LEAST_TWIN = 1e-4
 
 
 @record
@@ -63,7 +66,8 @@ def stream(
         Inverse temperature; None is that of the map.
     twin : float, optional
         Distance, in all keys, values and the next token together, at which a second stream is
-        kept beside each after the transient; the growth of this distance is the leading
+        kept beside each after the transient, at least 1e-4: transformers computes norms in
+        float32, whose rounding is a distance, too. The growth of the distance is the leading
         exponent. None follows none.
     transient : int, default 0
         Number of tokens before the second stream begins.
@@ -80,11 +84,13 @@ def stream(
     Raises
     ------
     ValueError
-        If a shape does not fit, the model keeps no keys and values, or its positions end before
-        the stream does.
+        If a shape does not fit, the distance is too small, the model keeps no keys and values, or
+        its positions end before the stream does.
     """
     steps = check_integer("steps", steps, low=1)
     transient = check_integer("transient", transient, low=0, high=steps)
+    if twin is not None:
+        twin = check_real("twin", twin, low=_LEAST_TWIN)
     batch = window_batch(soft, start, beta)
     betas = batch.betas
     first = len(soft.prefix) + soft.window

@@ -16,7 +16,13 @@ import torch
 from torch import Tensor
 
 from spinformer.core.anderson import anderson
-from spinformer.core.checks import check_choice, check_integer, check_real, check_tensor
+from spinformer.core.checks import (
+    check_choice,
+    check_flag,
+    check_integer,
+    check_real,
+    check_tensor,
+)
 from spinformer.core.solve import Solution
 from spinformer.spins.large_d import langevin_gain, langevin_response
 
@@ -155,6 +161,7 @@ def solve_block_fixed_point(
     order = check_choice("order", order, (1, 2))
     tolerance = check_real("tolerance", tolerance, low=0.0)
     max_steps = check_integer("max_steps", max_steps, low=1)
+    throw = check_flag("throw", throw)
     inverse_temperature = couplings.new_tensor(beta)
 
     def step(mean: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from spinformer.core.special import gaussian_expectation
 # Up to here averages over a normal have nodes for β√(q + s²).
 _MAX_BETA = 20.0
 _MAX_FIELD = 1000.0
+_MAX_FIELD_ON_THE_LINE = 100.0
 
 
 @record
@@ -84,6 +85,11 @@ def replica_symmetric_state(beta: float, *, field_std: float = 0.0) -> ReplicaSy
     """
     beta = check_real("beta", beta, low=0.0, high=_MAX_BETA)
     field_std = check_real("field_std", field_std, low=0.0, high=_MAX_FIELD)
+    return _state(beta, field_std)
+
+
+def _state(beta: float, field_std: float) -> ReplicaSymmetricState:
+    """The replica-symmetric solution, of arguments that are known to be right."""
 
     def average(function: Callable[[np.ndarray], np.ndarray], q: float) -> float:
         width = beta * math.hypot(math.sqrt(q), field_std)
@@ -112,12 +118,12 @@ def almeida_thouless_beta(*, field_std: float = 0.0) -> float:
     Parameters
     ----------
     field_std : float, default 0
-        Standard deviation s of the Gaussian fields, from 0 to 1000.
+        Standard deviation s of the Gaussian fields, from 0 to 100.
 
     Returns
     -------
     float
-        The critical β: 1 without a field, more with one, infinite where it is above 20.
+        The critical β, to 1e-7: 1 without a field, near 1.88 √(1 + s²) in a strong one.
 
     Raises
     ------
@@ -135,13 +141,14 @@ def almeida_thouless_beta(*, field_std: float = 0.0) -> float:
     >>> f"{almeida_thouless_beta(field_std=0.2):.4f}"
     '1.3737'
     """
-    field_std = check_real("field_std", field_std, low=0.0, high=_MAX_FIELD)
+    field_std = check_real("field_std", field_std, low=0.0, high=_MAX_FIELD_ON_THE_LINE)
     if not field_std:
         return 1.0
 
     def excess(beta: float) -> float:
-        return replica_symmetric_state(beta, field_std=field_std).stability - 1.0
+        return _state(beta, field_std).stability - 1.0
 
-    if excess(_MAX_BETA) < 0.0:
-        return math.inf
-    return float(brentq(excess, 0.5, _MAX_BETA, xtol=1e-10))
+    # In a strong field u is broad, and E sech⁴ u → (4/3) / (√(2π) β √(1 + s²)), hence
+    # β → (3/4) √(2π) √(1 + s²), from below.
+    above = 2.0 * math.hypot(1.0, field_std)
+    return float(brentq(excess, 0.5, above, xtol=1e-10))
