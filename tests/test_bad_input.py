@@ -209,6 +209,8 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
     "dmft.attractors.find_attractors": [{"kept": 1}, {"exponents": 13}, {"exponent_steps": 19}],
     "dmft.attractors.find_period": [{"longest": 7}, {"orbit": np.zeros((1, 2)), "longest": 1}],
     "dmft.ensemble.Ensemble": [{"beta": True}],
+    "dmft.basins.draw_starts": [{"count": 0, "starts": lambda rng, count: None}],
+    "dmft.fingerprints.separation": [{"other": np.ones(s)} for s in ((1, 9), (3, 4, 9))],
     "dmft.finite_size.attention_of_window": [{"window": np.ones((3, 3))}],
     "dmft.finite_size.generate": [
         {"size": 100},

@@ -16,7 +16,7 @@ from bookmaker.numbers import chapter_faults, page_faults, page_text
 from bookmaker.places import all_places
 from bookmaker.source import Chapter
 from bookmaker.welcome import FOLDER, claim_figures, main_path
-from compendium.front.welcome import FIGURES, HEADS, head_tones, welcome_numbers
+from compendium.front.welcome import FIGURES, HEADS, drawn_pictures, head_tones, welcome_numbers
 from spinformer.plot.style import COLORS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -50,6 +50,21 @@ def test_pictures_draw_the_numbers_that_chapters_print(printed):
     for name, path in (numbers | numbers["motions"]).items():
         if name in ("keys", "paths", *numbers["motions"]):
             np.testing.assert_allclose(stored[name], path, atol=1e-5, err_msg=AGAIN)
+
+
+def test_pictures_are_drawn_by_the_names_and_at_the_sizes_of_those_stored():
+    """Fonts of another library leave a size within some per cent."""
+
+    def size(image):
+        return [float(number) for number in re.search(r'viewBox="0 0 ([^"]*)"', image)[1].split()]
+
+    drawn = {
+        f"{name}.svg": size(image.decode()) for name, image in drawn_pictures(STORED["numbers"])
+    }
+    assert drawn.keys() == STORED["digests"].keys()
+    for name, found in drawn.items():
+        kept = size((ROOT / FOLDER / name).read_text("utf-8"))
+        assert found == pytest.approx(kept, rel=0.05), name
 
 
 def test_queries_of_the_first_picture_go_downhill_to_a_key():

@@ -259,7 +259,9 @@ def test_a_new_chapter_runs_and_lacks_only_its_text(small_checkout, call):
     result = call(small_checkout, "new", "02_lattice", "Does it melt?")
     places = "notebooks/02_lattice.md", "book/claims/02_lattice.yml", "_toc.yml"
     places += "tests/chapters/test_02_lattice.py", "src/compendium/c02_lattice/__init__.py"
-    assert {str(small_checkout / place) for place in places} == set(result.stdout.splitlines()[:5])
+    *told, next_step = result.stdout.splitlines()
+    assert {str(small_checkout / place) for place in places} == set(told)
+    assert "TODO" in next_step
     text = (small_checkout / "notebooks" / "02_lattice.md").read_text(encoding="utf-8")
     assert "# Does it melt?" in text
     assert "LABEL" not in text

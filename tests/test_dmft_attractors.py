@@ -174,3 +174,28 @@ def test_a_network_of_one_variable_has_one_exponent():
     assert found.exponents.value == pytest.approx(np.full((2, 1), np.log(0.5)))
     with pytest.raises(ValueError, match=r"exponents must be an integer in \[0, 1\], got 2"):
         attractors.find_attractors(network, start, exponents=2, **brief)
+
+
+def test_advice_tells_every_reason_apart():
+    said = {
+        "it is unstable": (4, 0.1, 0.001, 3.0),
+        "± 0.05: raise": (4, 0.1, 0.05, 3.0),
+        "is negative": (0, -0.1, 0.001, 3.0),
+        "raise kept": (0, 0.1, 0.001, 3.0),
+        "not clear of zero": (0, 0.1, 0.05, 3.0),
+        "digits only": (0, 0.0, 0.001, 3.0),
+        "not zero within": (0, 0.001, 0.0001, 12.0),
+        "left for infinity": (0, np.nan, 0.001, 3.0),
+    }
+    period, rate, error, digits = np.array(list(said.values())).T
+    found = attractors.Attractors(
+        regime=np.full(len(said), attractors.Regime.UNDECIDED),
+        period=period.astype(int),
+        exponents=Estimate(value=rate[:, None], error=error[:, None]),
+        digits=digits,
+        histogram=np.zeros((len(said), 1)),
+        section=np.zeros((len(said), 1)),
+        context=None,
+    )
+    for sentence, words in zip(found.advice(), said, strict=True):
+        assert [other for other in said if other in sentence] == [words]

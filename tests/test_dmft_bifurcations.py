@@ -544,3 +544,15 @@ def test_what_does_not_fit_is_refused_by_name():
     ):
         with pytest.raises((TypeError, ValueError), match=word):
             call()
+
+
+def test_a_steep_condition_is_solved_as_well_as_a_flat_one():
+    """Rounding of the parameter alone moves the multiplier of the origin by 1e-8."""
+    steep = Map(
+        step=lambda x, s: x**3 - (0.9 + 1e8 * (s - 1.0)) * x,
+        dimension=1,
+        parameters={"s": 1.0},
+    )
+    point = find_cycle(steep, [0.0], period=1)
+    found = find_bifurcation(steep, point, kind=FLIP)
+    assert found.parameters["s"] == pytest.approx(1.0 + 1e-9, abs=1e-14)

@@ -235,3 +235,11 @@ def test_open_cells_predict_and_measure_where_a_pattern_is_outweighed():
     )
     # The median of two hundred logarithms that scatter by less than one.
     assert cells["measured_log_count"] == pytest.approx(wanted, abs=0.3)
+
+
+def test_half_of_the_queries_find_a_warm_memory_where_annealed_levels_say():
+    """Before the sum over N others condenses: β m d = ln N + β² d/2."""
+    for beta in (0.2, 0.25):
+        one_step, _ = study.half_overlap(30, dim=20, beta=beta, memories=8, seed=3)
+        expected = (np.log(29) + 10 * beta**2) / (20 * beta)
+        assert np.mean(one_step) == pytest.approx(expected, abs=0.03)

@@ -376,3 +376,12 @@ def test_inner_loops_against_closed_forms(monkeypatch):
     assert (table["low"][determined] > 0).all()
     assert (table["high"][line & ~determined] < 0).all()
     assert (table["high"][~line] < 0).all()
+
+
+def test_saturation_is_the_ratio_of_medians_where_both_are_known(monkeypatch):
+    """Of three trainings; one has no boundary at 8 : 1, in another an episode is far away."""
+    found = {8: [[3.0, 4.0, 9.0], [np.nan] * 3, [1.0, 2.0, 6.0]], 2: [[1.0, 2.0, 90.0]] * 3}
+    monkeypatch.setattr(study, "draw_episodes", lambda pools, **_: None)
+    monkeypatch.setattr(study, "shifts", lambda *_, shown: np.array(found[shown[0]]))
+    ratios = study.boundary_saturation({}, [], part="test", ratio=8)
+    np.testing.assert_allclose(ratios, [2.0, 1.0])

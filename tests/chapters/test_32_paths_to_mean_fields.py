@@ -18,8 +18,9 @@ from spinformer.dmft.finite_size import (
     mean_path,
     token_probabilities,
     token_states,
+    window_of_context,
 )
-from spinformer.dmft.mean_field import random_contexts, step
+from spinformer.dmft.mean_field import random_contexts, step, trajectory
 from spinformer.dmft.network import Context, Network
 from spinformer.dmft.settling import settled_window
 
@@ -96,6 +97,18 @@ def test_settled_window_takes_the_most_common_attractor_and_the_largest_of_two()
         start = Context(0.8 * np.array(signs)[:, None, None] * np.ones((2, 1)), 0)
         window, _ = settled_window(network, 2.0, context=start, transient=200, steps=5)
         np.testing.assert_allclose(window, 0.957504 * expected, atol=1e-6)
+
+
+def test_settled_window_is_that_of_the_highest_token_of_a_cycle():
+    network = Network.poclopez2024()
+    context = Context(np.full((4, 3), 0.3), 1)
+    overlaps, _ = trajectory(network, context, beta=0.9, steps=8, transient=200)
+    found = settled_window(network, 0.9, context=context, transient=200, steps=8)
+    # The token is the newest one of the context in which the next is not yet recorded.
+    for _ in range(200 + int(np.round(overlaps[:, 0], 7).argmax())):
+        context, _ = step(network, context, 0.9)
+    assert found[1] == context.position
+    np.testing.assert_allclose(found[0], window_of_context(network, context, beta=0.9), atol=1e-9)
 
 
 WINDOW = np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]])

@@ -374,3 +374,14 @@ def test_chaos_begins_with_a_jump_from_contexts_of_order_one_and_not_from_small_
         assert share[law] == pytest.approx(wide[1.266] - wide[1.265], abs=0.15)
     assert share["narrow"] == 0.0
     assert share["uniform"] > 0.7
+
+
+def test_a_rotation_number_that_an_onset_does_not_have_gives_nan(monkeypatch):
+    """On either side; between them the weight is interpolated."""
+
+    def turning(network, born, *, name, values):
+        return np.stack([0 * values, values, 2.0 * values], axis=1)
+
+    monkeypatch.setattr(study, "bifurcation_values", turning)
+    found = study.weights_of_rotations(NETWORK, None, [0.0, 0.07, 0.9])
+    np.testing.assert_allclose(found, [np.nan, 0.035, np.nan])

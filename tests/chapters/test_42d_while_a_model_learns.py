@@ -159,6 +159,25 @@ def test_the_atlas_agrees_with_longer_runs():
     assert rows["first token", 4, 1.0]["fixed"] == 1
     assert rows["none", 4, 1.0]["exponent"] > 0
     assert rows["none", 4, 0.3]["fixed"] == 1
+    # Windows of 32 tokens have not come to their fixed points, which only longer runs find.
+    assert rows["none", 32, 0.3]["undecided"] == 1
+    assert rows["first token", 32, 0.3]["undecided"] == 1
+
+
+@pytest.mark.nightly
+def test_a_long_window_comes_to_its_fixed_point_later_than_the_atlas_waits():
+    """Another implementation, without derivatives."""
+    model = installed_decoder()
+    window = model.embedding[encode(model, sample_texts()["narrative"])[8:40]]
+    moved = []
+    with torch.no_grad():
+        for _ in range(110):
+            chances = next_token_distribution(model, window[None], beta=0.3)
+            token = (chances @ model.embedding)[0]
+            moved.append(float((token - window[-1]).norm() / token.norm()))
+            window = torch.cat((window[1:], token[None]))
+    assert max(moved[40:72]) > 1e-2
+    assert max(moved[96:]) < 1e-4
 
 
 def test_weights_are_rounded_to_the_nearest_of_sixteen(monkeypatch):

@@ -68,8 +68,7 @@ def starting_window(
     network: Network, *, beta: float, settled: bool, seed: int
 ) -> tuple[np.ndarray, int]:
     """Means of the first tokens, uniform or on the attractor, and the newest one's position."""
-    shape = (network.context, network.segments)
-    window = numpy_generator(seed).uniform(-1.0, 1.0, shape)
+    window = numpy_generator(seed).uniform(-1.0, 1.0, (network.context, network.segments))
     position = network.context - 1
     if settled:
         window = mean_path(network, beta, window=window, steps=_DROPPED)[-network.context :]

@@ -72,9 +72,10 @@ _ORBITS: dict[str, Any] = {
 
 
 def prefix_rows(
-    soft: SoftTokenMap, prefix: str, *, beta: float, corpus: str, seed: int, **lengths: int
+    window: int, prefix: str, *, beta: float, corpus: str, seed: int, **lengths: int
 ) -> Rows:
     """Orbits from four texts of a corpus, each with a number of its own."""
+    soft = soft_map(prefix, window=window)
     start = soft.embed(text_windows(soft, corpus, count=4, seed=seed))
     rows = orbit_rows(soft, start, beta=beta, **lengths)
     first = 1000 * seed + 100 * list(PREFIXES).index(prefix)
@@ -86,9 +87,8 @@ def settings_R3(
     window: int, *, prefix: str, beta: float, transient: int = 60, steps: int = 40
 ) -> Rows:
     """Orbits from four texts with each prefix, 60 tokens dropped and 40 measured."""
-    soft = soft_map(prefix, window=window)
     return prefix_rows(
-        soft, prefix, beta=beta, corpus="texts", seed=5, transient=transient, steps=steps
+        window, prefix, beta=beta, corpus="texts", seed=5, transient=transient, steps=steps
     )
 
 
@@ -100,9 +100,8 @@ def confirm_R3(
     window: int, *, prefix: str, beta: float, transient: int = 60, steps: int = 40
 ) -> Rows:
     """The same from four pages of Python's help, with each prefix of the region."""
-    soft = soft_map(prefix, window=window)
     return prefix_rows(
-        soft, prefix, beta=beta, corpus="help", seed=6, transient=transient, steps=steps
+        window, prefix, beta=beta, corpus="help", seed=6, transient=transient, steps=steps
     )
 
 

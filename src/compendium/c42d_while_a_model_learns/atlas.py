@@ -9,7 +9,9 @@ from spinformer.language.text import sample_texts
 # The model card samples at the last of these.
 BETAS = (0.3, 0.5, 0.7, 1.0, 2.0, 5.0)
 WINDOWS = (1, 2, 4, 8)
-# The two prefixes that differ most.
+# Longer windows cost in proportion, and stand behind the two prefixes that differ most. They hold
+# more tokens than directions have to align in, so that their growth is no exponent yet.
+LONG_WINDOWS = (16, 32)
 FRONTS = ("none", "first token")
 # The window ends behind so many tokens of the opening of Moby-Dick.
 PLACE = 40
@@ -18,7 +20,10 @@ PLACE = 40
 # So short that chaos cannot amplify the rounding of single precision by much.
 @stored(
     "atlas",
-    parameter_product(window=WINDOWS, prefix=PREFIXES),
+    [
+        *parameter_product(window=WINDOWS, prefix=PREFIXES),
+        *parameter_product(window=LONG_WINDOWS, prefix=FRONTS),
+    ],
     small={"window": 2, "prefix": "first token", "transient": 2, "steps": 6},
     seconds=10.0,
     within=WITHIN,

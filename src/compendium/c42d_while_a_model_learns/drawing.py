@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from compendium.c42d_while_a_model_learns.atlas import BETAS, FRONTS
+from compendium.c42d_while_a_model_learns.atlas import BETAS, FRONTS, LONG_WINDOWS
 from compendium.c42d_while_a_model_learns.other_conventions import VARIANTS, WINDOW
 from compendium.common.drawing import REGIME_COLORS
 from compendium.common.prefixes import PREFIXES
@@ -39,6 +39,9 @@ def show_atlas(shipped: Columns, optional: Columns, small: Columns) -> None:
 
     shipped: the table `atlas`. optional: the table `gemma`. small: the table `learning`.
     """
+    # Directions align over a third of the tokens, which must not be fewer than the window has.
+    too_long = np.isin(shipped["window"], LONG_WINDOWS)
+    shipped = {**shipped, "exponent": np.where(too_long, np.nan, shipped["exponent"])}
     left: list[Row] = [
         (f"{name}{NAMES[front]}, T = {window}", rows)
         for name, table in (("", shipped), ("Gemma, ", optional))
@@ -51,7 +54,7 @@ def show_atlas(shipped: Columns, optional: Columns, small: Columns) -> None:
     ]
     first = _chosen(small, "update", 0)
     right += [(f"{size}, fresh, T = 4", rows) for size, rows in groupby(first, "size")]
-    fig, axes = plt.subplots(1, 2, figsize=(9.6, 7.6))
+    fig, axes = plt.subplots(1, 2, figsize=(9.6, 8.6))
     _draw(axes[0], left)
     _draw(axes[1], right)
     _show_colors(fig)
