@@ -262,6 +262,16 @@ CASES = [
         copy=1,
     ),
     case(
+        "c21a_cheap_free_energies.settings.confirm_b7b",
+        {
+            "theory_errors": lambda kind, size, sweeps, seed, beta: {
+                theory: (1 + seed % (7 + power)) / (beta * size) ** power
+                for power, theory in enumerate(("naive", "tap", "adaptive", "beliefs"))
+            }
+        },
+        group=1,
+    ),
+    case(
         "c21a_cheap_free_energies.settings.confirm_b7c",
         {"FRESH": {4: 2, 6: 2, 8: 2}, "overlap_run": Less(sweeps=30)},
         group=1,
@@ -346,7 +356,7 @@ CASES = [
     ),
     case(
         f"{C24}.settings.confirm_b10d",
-        FEWER | {"FRESH_SPLITS": range(30, 31), "fresh_leads": Less(looks=(2, 4))},
+        FEWER | {"fresh_leads": Less(looks=(2, 4), splits=range(30, 31))},
         strength=0.2,
     ),
     case(
