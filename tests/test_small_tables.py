@@ -453,7 +453,7 @@ CASES = [
             ],
         },
         data=100,
-        regime="chaos at 1.28",
+        beta=1.28,
         decade=6.0,
     ),
     case("c32c_gaussian_closure.study.breaks_table", {"deviation": Less(texts=20)}, start=3),
