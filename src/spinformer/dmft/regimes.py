@@ -57,6 +57,11 @@ def count_regimes(attractors: Attractors) -> dict[tuple[Regime, int], int]:
     dict of (Regime, int) to int
         Number of orbits of each regime and period, in the order of both.
 
+    Raises
+    ------
+    TypeError
+        If `attractors` is none.
+
     Examples
     --------
     >>> from spinformer.dmft.network import Context, Network
