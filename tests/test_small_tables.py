@@ -667,6 +667,7 @@ def forget():
                     and value.__module__ != models.__name__
                 ):
                     value.cache_clear()
+    models.decoder.cache_clear()
 
 
 def result(one: Case) -> dict[str, Any]:
