@@ -126,6 +126,14 @@ def test_a_right_derivative_is_taken_at_a_kink_and_where_the_step_is_steep():
     )
     for start in (0.0, 1e-4, 5e-4, 0.3):
         assert as_system(steep, [start]).exact
+    # Beside this state there is no root.
+    root = Map(
+        step=lambda x, r: r * np.sqrt(x),
+        dimension=1,
+        parameters={"r": 1.5},
+        jacobian=lambda x, r: np.array([[0.5 * r / np.sqrt(x[0])]]),
+    )
+    assert as_system(root, [1e-4]).exact
 
 
 def test_the_period_doubling_cascade_and_the_window_of_the_logistic_map():

@@ -77,6 +77,11 @@ class Less:
         return less
 
 
+def any_windows(soft: Any, corpus: str, *, count: int, seed: int) -> torch.Tensor:
+    """Words that a small generator has."""
+    return torch.arange(count * soft.window).view(count, -1) * seed % 31
+
+
 # The help of another Python has other pages.
 HELP = {"help_text": lambda: torch.arange(4000).square() % 37}
 FEW = {"sample_texts": lambda: dict(islice(SAMPLES.items(), 2))}
@@ -565,6 +570,17 @@ CASES = [
     case(f"{C42A}:settings_R4", beta=1.0, count=2, settle=1),
     case(f"{C42A}:streams", span=8, beta=1.0, settle=1, align=1, measure=2),
     case(f"{C42A}:untrained", weights="fresh", draw=1, span=4, **STEPS),
+    case(
+        f"{C42A}:fresh_streams",
+        {"text_windows": any_windows},
+        span=6,
+        beta=0.3,
+        count=2,
+        settle=1,
+        align=1,
+        measure=3,
+    ),
+    case(f"{C42A}:confirm_R5", {"text_windows": any_windows, "LOOP_BY": 40}, span=2, count=3),
     case("42b_heads_that_generate:by_text", corpus="texts", count=2, blocks=2),
     case("42b_heads_that_generate:heads", layer=1),
     case(
@@ -667,6 +683,7 @@ def forget():
                     and value.__module__ != models.__name__
                 ):
                     value.cache_clear()
+    # Made of the stand-in, where the case has one.
     models.decoder.cache_clear()
 
 

@@ -389,12 +389,13 @@ class _MapSystem(System):
         one = states[:1].T
         away = 1e-3 * (1.0 + np.abs(one))
         points = np.concatenate([one, one + away, one - 3.0 * away], axis=1)
-        given = self._jacobian(points, self.defaults)
-        expected = self._differences(points, self.defaults, step=_SHORT_DIFFERENCE)
-        # Also where an entry is small beside the others its difference is known this well.
-        room = 0.01 * np.abs(expected).max(axis=(1, 2)) + 1e-6
-        apart = np.abs(given - expected).max(axis=(1, 2))
-        # A comparison with what is not finite is false, and nothing is refused.
+        # Beside a state the map need not be defined. What is not a number is not refused here.
+        with np.errstate(all="ignore"):
+            given = self._jacobian(points, self.defaults)
+            expected = self._differences(points, self.defaults, step=_SHORT_DIFFERENCE)
+            # Also where an entry is small beside the others its difference is known this well.
+            room = 0.01 * np.abs(expected).max(axis=(1, 2)) + 1e-6
+            apart = np.abs(given - expected).max(axis=(1, 2))
         if np.all(apart > room):
             raise ValueError(
                 "jacobian must be the derivative of step, [i, j] that of component i by component "

@@ -60,7 +60,7 @@ def count_regimes(attractors: Attractors) -> dict[tuple[Regime, int], int]:
     Raises
     ------
     TypeError
-        If `attractors` is none.
+        If `attractors` is no `Attractors`.
 
     Examples
     --------
