@@ -172,17 +172,31 @@ def exponents_table(beta: float, *, exponent: float, seed: int) -> Rows:
         seed=seed,
     )
     growth = mean_estimate(rates)
-    starts = random_contexts(network, 0, count=16)
-    limit = lyapunov_spectrum(
-        network, starts, beta=beta, transient=20_000, steps=20_000, count=1, threads=1
-    ).exponents.value
-    middle = np.median(limit[:, 0])
+    middle = np.median(limit_exponents(beta, count=16))
     return rows_of(bits=size, growth=growth.value, error=growth.error, limit=middle)
 
 
+def limit_exponents(beta: float, *, count: int, transient: int = 20_000) -> np.ndarray:
+    """Leading exponents (count,) of the limit from random contexts, over 20,000 tokens."""
+    network = Network.poclopez2024()
+    starts = random_contexts(network, 0, count=count)
+    spectrum = lyapunov_spectrum(
+        network, starts, beta=beta, transient=transient, steps=20_000, count=1, threads=1
+    )
+    return np.asarray(spectrum.exponents.value[:, 0])
+
+
 def mean_field_exponent(beta: float) -> float:
-    """Leading exponent of the limit: converged for chaos, else that of `exponents_table`."""
+    """Leading exponent of the limit: converged for chaos, that of `exponents_table`, or a mean.
+
+    At other β the mean of 64 random contexts.
+    """
     if beta in _CHAOTIC:
         return float(exponent_of_chaos(beta).value)
     table = exponents_table.read()
-    return float(table["limit"][table["beta"] == beta][0])
+    here = table["beta"] == beta
+    return float(
+        table["limit"][here][0]
+        if here.any()
+        else limit_exponents(beta, count=64, transient=_SETTLED).mean()
+    )
