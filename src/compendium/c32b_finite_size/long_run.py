@@ -6,7 +6,12 @@ import numpy as np
 from scipy.stats import binom, wasserstein_distance
 
 from bookmaker.tables import Rows, stored
-from compendium.common.finite_size import settled_ensemble, spread_windows, whole_bits
+from compendium.common.finite_size import (
+    limit_exponents,
+    settled_ensemble,
+    spread_windows,
+    whole_bits,
+)
 from compendium.common.rows import parameter_product, rows_of
 from compendium.common.stored_exponents import exponent_of_chaos
 from spinformer.core.random import Seed, numpy_generator
@@ -15,8 +20,6 @@ from spinformer.dmft.corrections import (
     next_means,
 )
 from spinformer.dmft.finite_size import generate, semantic_overlaps
-from spinformer.dmft.lyapunov import lyapunov_spectrum
-from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network
 
 # β of the stationary laws, each with one attractor for all of 96 random contexts.
@@ -172,18 +175,8 @@ def exponents_table(beta: float, *, exponent: float, seed: int) -> Rows:
         seed=seed,
     )
     growth = mean_estimate(rates)
-    middle = np.median(limit_exponents(beta, count=16))
+    middle = np.median(limit_exponents(beta, count=16, transient=20_000))
     return rows_of(bits=size, growth=growth.value, error=growth.error, limit=middle)
-
-
-def limit_exponents(beta: float, *, count: int, transient: int = 20_000) -> np.ndarray:
-    """Leading exponents (count,) of the limit from random contexts, over 20,000 tokens."""
-    network = Network.poclopez2024()
-    starts = random_contexts(network, 0, count=count)
-    spectrum = lyapunov_spectrum(
-        network, starts, beta=beta, transient=transient, steps=20_000, count=1, threads=1
-    )
-    return np.asarray(spectrum.exponents.value[:, 0])
 
 
 def mean_field_exponent(beta: float) -> float:
