@@ -476,7 +476,7 @@ def _lead(own: float, other: float, *, null: str) -> dict[str, float]:
 @stored(
     "confirm_B13b",
     parameter_product(task=("text",), data=range(5, 10))
-    + parameter_product(task=("recall",), data=range(20, 30)),
+    + parameter_product(task=("recall",), data=range(25, 33)),
     checked=5,
     seconds=10.0,
     within={"value": 0.1, "low": 0.1, "high": 0.1},
