@@ -73,6 +73,8 @@ UNCHECKED |= {
 # Inner steps that a chapter shows at work, and what only other functions call.
 NO_NONSENSE = UNCHECKED | {"Solver", "retrieval_step", "attention_scores", "implicit_root"}
 NO_NONSENSE |= {"is_causal_mask", "is_forward_mode", "status_of"}
+# Refused by an error of an inner function.
+SHAPES_TO_COME = {"retrieve: patterns", "rotation_number: points", "kinetic_stationary: drive"}
 # A bar that is shown or not; what torch itself reads and refuses.
 NOT_TRIED = {"progress", "device", "dtype"}
 
@@ -157,6 +159,35 @@ def test_nonsense_is_refused_by_name(name):
     assert unclear == []
 
 
+def other_shapes(value):
+    """An array with an axis too few, one too many, and with an axis of another length."""
+    if isinstance(value, list) and value and not isinstance(value[0], torch.Tensor | str):
+        value = np.array(value)
+    if isinstance(value, np.ndarray | torch.Tensor) and value.ndim:
+        yield from (value[0], value[None], value[..., :-1], value[:1])
+
+
+@pytest.mark.parametrize("name", named(EVERY, NO_NONSENSE))
+def test_an_array_of_another_shape_is_refused_by_name_or_computed_with(name):
+    function = EVERY[name]
+    given = call_of(function)
+    names = "|".join(inspect.signature(function).parameters)
+    unclear = []
+    for argument in given:
+        if f"{name.split('.')[-1]}: {argument}" in SHAPES_TO_COME:
+            continue
+        for other in other_shapes(given[argument]):
+            try:
+                result = function(**given | {argument: other})
+            except (TypeError, ValueError) as error:
+                if not re.search(rf"\b({names})\b", str(error)):
+                    unclear.append(f"{argument} of {tuple(other.shape)}: {error}")
+            else:
+                if not is_number(result):
+                    unclear.append(f"{argument} of {tuple(other.shape)} gives NaN")
+    assert unclear == []
+
+
 @pytest.mark.parametrize("name", named(EVERY, UNCHECKED))
 def test_what_is_out_of_range_is_refused_by_name(name):
     function = EVERY[name]
@@ -215,7 +246,11 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
     "dmft.attractors.find_attractors": [{"kept": 1}, {"exponents": 13}, {"exponent_steps": 19}],
     "dmft.attractors.find_period": [{"longest": 7}, {"orbit": np.zeros((1, 2)), "longest": 1}],
     "dmft.basin_boundaries.ends_apart": [{"distances": [-0.1]}],
-    "dmft.basin_boundaries.neighbours_differ": [{"distances": (0, 1)}, {"distances": (1, 4)}],
+    "dmft.basin_boundaries.neighbours_differ": [
+        {"distances": (0, 1)},
+        {"distances": (1, 4)},
+        {"labels": np.ones(8)},
+    ],
     "dmft.basin_boundaries.uncertainty_exponent": [
         {"distances": [4.0, 2.0, 0.0]},
         {"differ": np.full((3, 4000), 2)},
