@@ -23,7 +23,11 @@ from spinformer.dmft import (
 )
 from spinformer.dmft.attractor_continuation import continue_attractors
 from spinformer.dmft.basin_boundaries import ends_apart
-from spinformer.dmft.basins import basin_fractions, basins_of_attraction
+from spinformer.dmft.basins import (
+    basin_fractions,
+    basins_of_attraction,
+    find_coexisting_attractors,
+)
 from spinformer.dmft.fingerprints import fingerprint_moments, settled_fingerprints
 from spinformer.dmft.settling import settled_contexts
 
@@ -147,3 +151,32 @@ def parts(result):
         fields = [getattr(result, field.name) for field in dataclasses.fields(result)]
         return [part for one in fields for part in parts(one)]
     return [np.asarray(result)] if isinstance(result, np.ndarray | np.generic | float | int) else []
+
+
+def test_a_start_at_any_position_ends_where_plain_steps_take_it():
+    """Magnetization of either sign, driven: sets are those of position 0, moments those of each."""
+    position = np.array([1.0, 0.5, 0.2, -0.3]).reshape(4, 1, 1)
+    driven = Network(
+        semantic=np.ones((4, 1, 1)), position=position, context=2, gamma=3.0, epsilon=0.2
+    )
+    starts = np.array([[[0.4], [0.6]], [[-0.4], [-0.6]]])
+    _, settled = trajectory(driven, Context(starts, 0), beta=2.0, steps=0, transient=200)
+    sets = list(settled.attention.reshape(2, 1, 2))
+    found = find_coexisting_attractors(
+        driven, Context(starts, 1), beta=2.0, transient=201, exponent_steps=100
+    )
+    assert found.labels == ["periodic 2", "periodic 2"]
+    np.testing.assert_allclose(np.sort(found.sets, axis=0), np.sort(sets, axis=0), atol=1e-9)
+    moments = fingerprint_moments(driven, settled, beta=2.0)[0]
+    for position in (0, 1):
+        begin = Context(starts, position)
+        ends = basins_of_attraction(driven, begin, sets=sets, beta=2.0, horizon=400)
+        assert ends.tolist() == [0, 1]
+        _, begin = trajectory(driven, begin, beta=2.0, steps=0, transient=200)
+        there = fingerprint_moments(driven, begin, beta=2.0)[0]
+        np.testing.assert_allclose(there, moments, atol=1e-9)
+        # Without a weight the positions are names only.
+        plain = fingerprint_moments(driven, begin, beta=2.0, epsilon=0.0)[0]
+        np.testing.assert_array_equal(plain[:, 0], plain[:, 1])
+    # Farther apart than what counts as on a set.
+    assert np.abs(moments[:, 0] - moments[:, 1]).max() > 5e-4
