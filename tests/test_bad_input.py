@@ -327,6 +327,7 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
         {"read": lambda x: ONES(3, 2, 6, 3)},
         {"outputs": ONES(3, 6, 8).double()},
     ],
+    "language.traces.output_matrix": [{"layer": 2}, {"layer": -1}],
     "language.traces.project": [
         {"which": "queries"},
         {"layer": 2},
