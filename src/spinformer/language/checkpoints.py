@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
-from spinformer.core.checks import check_choice
+from spinformer.core.checks import check_choice, check_instance
 from spinformer.core.records import record
 from spinformer.language.gguf_conversion import convert_gguf
 from spinformer.language.library import (
@@ -171,6 +172,36 @@ def load_checkpoint(
     raise ModelUnavailable(
         f"source must be one of {sorted(SHIPPED)}, a GGUF file or a folder, got {source}"
     )
+
+
+def check_model(model: Any) -> nn.Module:
+    """Check that an argument is a model itself, and no checkpoint that holds one.
+
+    Parameters
+    ----------
+    model : object
+        What was given.
+
+    Returns
+    -------
+    torch.nn.Module
+        The same object.
+
+    Raises
+    ------
+    TypeError
+        If it is no torch module.
+
+    Examples
+    --------
+    >>> checkpoint = Checkpoint(model=nn.Linear(2, 2), tokenizer=None, name="", quantization="")
+    >>> check_model(checkpoint)
+    Traceback (most recent call last):
+    TypeError: model must be a torch module, got a Checkpoint: give its attribute model
+    """
+    if isinstance(model, Checkpoint):
+        raise TypeError("model must be a torch module, got a Checkpoint: give its attribute model")
+    return check_instance("model", model, nn.Module)
 
 
 def cache_folder() -> Path:

@@ -37,6 +37,7 @@ from spinformer.language import (
     soft_map_lyapunov,
     soft_map_stream,
 )
+from spinformer.language.checkpoints import check_model
 
 # What the methods take and return can be imported from here, too.
 from spinformer.language.soft_map_attractors import (
@@ -136,14 +137,13 @@ class SoftTokenMap:
         tokenizer: Any = None,
         memory: float = 1e9,
     ) -> None:
-        self.model = check_instance("model", model, torch.nn.Module)
+        self.model = check_model(model)
         self.window = check_integer("window", window, low=1)
         greedy = isinstance(beta, float) and beta == torch.inf
         self.beta = beta if greedy else check_real("beta", beta, low=0.0)
         self.top_p = check_real("top_p", top_p, low=0.0, high=1.0, open_low=True)
         self.tokenizer = tokenizer
         memory = check_real("memory", memory, low=0.0, open_low=True)
-        self._options = call_options(model)
         self.table = embedding_table(model)
         words = self.table.words
         # The logits, the probabilities made of them, and one copy while these are made.
@@ -159,6 +159,7 @@ class SoftTokenMap:
         self.rows = int(memory // needed)
         self.prefix = self._read_prefix(prefix)
         check_causal_model(model, self.table)
+        self._options = call_options(model, self.table)
 
     @property
     def width(self) -> int:
