@@ -56,16 +56,6 @@ def test_records_are_frozen_take_names_only_and_have_no_hash():
         hash(nested())
 
 
-def test_a_model_is_no_array_though_it_has_a_dtype():
-    class Model(torch.nn.Module):
-        dtype = torch.float64
-
-    one = Inner(data=torch.nn.Sequential(Model(), Model()))
-    assert repr(one) == "Inner(data=Sequential( (0): Model() (1): Model() ))"
-    assert one == dataclasses.replace(one)
-    assert one != Inner(data=Model())
-
-
 def test_a_record_prints_its_arrays_in_one_line():
     assert repr(Wider(data=np.ones(2))) == "Wider(data=float64[2] in [1, 1], more=1.0)"
     for value, shown in (

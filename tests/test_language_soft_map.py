@@ -455,7 +455,7 @@ def test_what_is_no_causal_model_is_refused():
     with pytest.raises(TypeError, match="model must be"):
         SoftTokenMap("a name", window=2)
     holder = Checkpoint(model=model, tokenizer=None, name="tiny", quantization="none")
-    with pytest.raises(TypeError, match="model must be a torch module, got a Checkpoint"):
+    with pytest.raises(TypeError, match="model must be a Module, got Checkpoint"):
         SoftTokenMap(holder, window=2)
     with pytest.raises(ValueError, match="window must be"):
         SoftTokenMap(model, window=0)

@@ -252,5 +252,6 @@ def test_a_checkpoint_is_no_model():
         lambda: output_matrix(holder, 0),
         lambda: random_weights(holder, "initial", seed=0),
     ):
-        with pytest.raises(TypeError, match="model must be a torch module, got a Checkpoint: give"):
+        with pytest.raises(TypeError, match="model must be a Module, got Checkpoint"):
             call()
+    assert repr(holder) == "Checkpoint(name='example', quantization='none')"

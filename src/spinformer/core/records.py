@@ -65,21 +65,15 @@ def _same(one: Any, other: Any) -> bool:
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(map(_same, one, other))
-    if _is_array(one):
+    if hasattr(one, "dtype"):
         alike = one.dtype == other.dtype and one.shape == other.shape
         return alike and bool(((one == other) | ((one != one) & (other != other))).all())
     return bool(one == other or (one != one and other != other))
 
 
-def _is_array(value: Any) -> bool:
-    """Whether a value is an array or a tensor; a model, too, has a dtype, but no shape."""
-    return hasattr(value, "dtype") and hasattr(value, "shape")
-
-
 def _summary(value: Any) -> str:
-    if not _is_array(value):
-        # A model prints on many lines.
-        text = " ".join(repr(value).split())
+    if not hasattr(value, "dtype"):
+        text = repr(value)
         return text if len(text) <= 60 else f"{text[:57]}..."
     kind = str(value.dtype).removeprefix("torch.")
     if hasattr(value, "detach"):

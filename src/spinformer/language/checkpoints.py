@@ -15,14 +15,14 @@ import sys
 import tempfile
 import time
 from contextlib import redirect_stderr
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
-from spinformer.core.checks import check_choice, check_instance
+from spinformer.core.checks import check_choice
 from spinformer.core.records import record
 from spinformer.language.gguf_conversion import convert_gguf
 from spinformer.language.library import (
@@ -86,9 +86,12 @@ SHIPPED = {
 }
 
 
-@record
+# A plain dataclass, since a record compares and prints its entries as arrays.
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Checkpoint:
     """Language model as it was loaded, with its tokenizer and what must be said of it.
+
+    It prints its name and quantization alone. What reads a model takes the attribute `model`.
 
     Attributes
     ----------
@@ -102,8 +105,8 @@ class Checkpoint:
         Form in which the matrices were stored, "none" for plain numbers or where it is not known.
     """
 
-    model: Any
-    tokenizer: Any
+    model: Any = field(repr=False)
+    tokenizer: Any = field(repr=False)
     name: str
     quantization: str
 
@@ -172,36 +175,6 @@ def load_checkpoint(
     raise ModelUnavailable(
         f"source must be one of {sorted(SHIPPED)}, a GGUF file or a folder, got {source}"
     )
-
-
-def check_model(model: Any) -> nn.Module:
-    """Check that an argument is a model itself, and no checkpoint that holds one.
-
-    Parameters
-    ----------
-    model : object
-        What was given.
-
-    Returns
-    -------
-    torch.nn.Module
-        The same object.
-
-    Raises
-    ------
-    TypeError
-        If it is no torch module.
-
-    Examples
-    --------
-    >>> checkpoint = Checkpoint(model=nn.Linear(2, 2), tokenizer=None, name="", quantization="")
-    >>> check_model(checkpoint)
-    Traceback (most recent call last):
-    TypeError: model must be a torch module, got a Checkpoint: give its attribute model
-    """
-    if isinstance(model, Checkpoint):
-        raise TypeError("model must be a torch module, got a Checkpoint: give its attribute model")
-    return check_instance("model", model, nn.Module)
 
 
 def cache_folder() -> Path:

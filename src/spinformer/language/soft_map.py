@@ -37,7 +37,6 @@ from spinformer.language import (
     soft_map_lyapunov,
     soft_map_stream,
 )
-from spinformer.language.checkpoints import check_model
 
 # What the methods take and return can be imported from here, too.
 from spinformer.language.soft_map_attractors import (
@@ -137,7 +136,7 @@ class SoftTokenMap:
         tokenizer: Any = None,
         memory: float = 1e9,
     ) -> None:
-        self.model = check_model(model)
+        self.model = check_instance("model", model, torch.nn.Module)
         self.window = check_integer("window", window, low=1)
         greedy = isinstance(beta, float) and beta == torch.inf
         self.beta = beta if greedy else check_real("beta", beta, low=0.0)

@@ -27,12 +27,12 @@ from torch import Tensor, nn
 
 from spinformer.core.checks import (
     check_choice,
+    check_instance,
     check_integer,
     check_real,
     check_tensor,
 )
 from spinformer.core.records import record
-from spinformer.language.checkpoints import check_model
 from spinformer.language.library import load_transformers
 
 # Name under which transformers finds the attention function that hands over what it is given.
@@ -424,7 +424,7 @@ def model_layers(model: nn.Module) -> list[nn.Module]:
     >>> len(model_layers(example_causal_model("qwen", layers=3)))
     3
     """
-    check_model(model)
+    check_instance("model", model, nn.Module)
     load_transformers()
     if not hasattr(model, "set_attn_implementation"):
         raise ValueError(

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from spinformer.core.checks import check_choice, check_integer
+from spinformer.core.checks import check_choice, check_instance, check_integer
 from spinformer.core.random import Seed, TorchSeed, numpy_generator, torch_generator
-from spinformer.language.checkpoints import Checkpoint, check_model
+from spinformer.language.checkpoints import Checkpoint
 from spinformer.language.library import load_transformers
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -50,7 +50,7 @@ def random_weights(model: nn.Module, kind: str, *, seed: Seed) -> Any:
     >>> control.embeddings.LayerNorm.weight[:3]
     tensor([1., 1., 1.], dtype=torch.float64)
     """
-    check_model(model)
+    check_instance("model", model, nn.Module)
     check_choice("kind", kind, ("initial", "shuffled"))
     generator = numpy_generator(seed)
     control = copy.deepcopy(model).requires_grad_(False)
