@@ -26,7 +26,13 @@ import numpy as np
 from bookmaker.tables import Rows, stored
 from compendium.common.rows import mean_rows, numbered, parameter_product
 from spinformer.core.random import Seed, numpy_generator
-from spinformer.hopfield.discrete import CLASSICAL, EXPONENTIAL, Separation, polynomial, retrieve
+from spinformer.hopfield.discrete import (
+    CLASSICAL,
+    EXPONENTIAL,
+    Separation,
+    polynomial,
+    retrieve,
+)
 
 ENERGIES = ("power 2", "power 3", "power 4", "attention", "attention at 2β", "exponential")
 

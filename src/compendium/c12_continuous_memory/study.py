@@ -24,7 +24,11 @@ HALVES = ("lower", "upper", "right", "random")
 
 
 def visible_half(
-    half: str, *, hidden: float = 0.5, shape: tuple[int, int] = images.FACE_SHAPE, seed: Seed = 0
+    half: str,
+    *,
+    hidden: float = 0.5,
+    shape: tuple[int, int] = images.FACE_SHAPE,
+    seed: Seed = 0,
 ) -> torch.Tensor:
     """Which pixels of an image are seen when the named part, a fraction `hidden`, is not."""
     size = shape[0] * shape[1]

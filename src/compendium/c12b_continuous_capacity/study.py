@@ -56,7 +56,10 @@ ENSEMBLES: dict[str, tuple[Callable[[float], float], Callable[[float], float]]] 
         lambda beta: 2.0 * beta / (1.0 + math.sqrt(1.0 + 4.0 * beta**2)),
     ),
     "gaussian": (lambda u: 0.5 * u**2, lambda beta: beta),
-    "binary": (lambda u: 0.5 * float((1 + u) * math.log1p(u) + xlogy(1 - u, 1 - u)), math.tanh),
+    "binary": (
+        lambda u: 0.5 * float((1 + u) * math.log1p(u) + xlogy(1 - u, 1 - u)),
+        math.tanh,
+    ),
 }
 
 
@@ -196,7 +199,13 @@ def iterate(
 
 
 def kept_patterns(
-    count: int, *, dim: int, beta: float, memories: int, ensemble: str = "spherical", seed: Seed = 0
+    count: int,
+    *,
+    dim: int,
+    beta: float,
+    memories: int,
+    ensemble: str = "spherical",
+    seed: Seed = 0,
 ) -> tuple[Estimate, Estimate]:
     """What is left of stored patterns: mean overlap, and fraction with one above `KEPT`.
 

@@ -43,7 +43,13 @@ class Times:
 
 
 def flow(
-    patterns: Array, *, queries: Array, beta: float, ratio: float, times: Times, empty: bool = False
+    patterns: Array,
+    *,
+    queries: Array,
+    beta: float,
+    ratio: float,
+    times: Times,
+    empty: bool = False,
 ) -> tuple[Array, Array]:
     """Both kinds of neurons from v = query and h = Xv, or 0 if `empty`; ρ = `ratio` > 0.
 

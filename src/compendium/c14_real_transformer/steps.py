@@ -17,7 +17,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bookmaker.tables import Rows, stored
-from compendium.common.models import compose_heads, encoder, head_maps, layer_modules
+from compendium.common.models import (
+    compose_heads,
+    encoder,
+    head_maps,
+    layer_modules,
+)
 from compendium.common.rows import mean_rows, parameter_product, rows_of, share_rows
 from compendium.common.text_units import named_windows, window_traces
 from spinformer.core.random import Seed, numpy_generator

@@ -32,7 +32,13 @@ from torch import Tensor, nn
 
 from bookmaker.tables import Rows, stored
 from compendium.common.decoder import Decoder, encode
-from compendium.common.models import compose_heads, decoder, encoder, head_maps, layer_modules
+from compendium.common.models import (
+    compose_heads,
+    decoder,
+    encoder,
+    head_maps,
+    layer_modules,
+)
 from compendium.common.rows import mean_rows, parameter_product, rows_of
 from compendium.common.text_units import named_windows, unread_windows, window_traces
 from spinformer.core.random import Seed

@@ -186,7 +186,9 @@ def hops_table(arm: str, links: int, rate: float, *, first_seed: int = 0) -> Row
     validation = draw_chains(TEST * SEEDS, links=links, seed=source)
     test = draw_chains(TEST * SEEDS, links=links, seed=source)
     return rows_of(
-        seed=seeds, validation=accuracy(arm, numbers, validation), test=accuracy(arm, numbers, test)
+        seed=seeds,
+        validation=accuracy(arm, numbers, validation),
+        test=accuracy(arm, numbers, test),
     )
 
 

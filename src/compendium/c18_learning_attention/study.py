@@ -28,7 +28,13 @@ LABELS = 8
 BATCH = 16  # episodes of an update
 TESTS = 64  # episodes by which a layer is judged
 LEARNED = 0.9  # accuracy from which on a layer has learned
-NORMS = ("none", "inputs", "inputs with gains", "queries and keys", "queries and keys with gains")
+NORMS = (
+    "none",
+    "inputs",
+    "inputs with gains",
+    "queries and keys",
+    "queries and keys with gains",
+)
 RUNS = 12
 
 
@@ -357,7 +363,13 @@ def settings_a20(data: int, width: int, pairs: int, optimizer: str, rate: float)
 
     def updates(heads: int, total: int) -> np.ndarray:
         return train_retrieval(
-            scales, seed=data, width=total, heads=heads, pairs=pairs, optimizer=optimizer, rate=rate
+            scales,
+            seed=data,
+            width=total,
+            heads=heads,
+            pairs=pairs,
+            optimizer=optimizer,
+            rate=rate,
         ).steps
 
     one = updates(1, width)

@@ -63,7 +63,10 @@ def bottleneck_lines(data: str, couplings: str, source: str, length: int, number
 
 settings_a28 = stored(
     "settings_A28",
-    [*text_units(TEXTS, length=64, window=0), *text_units(TEXTS, length=128, window=1)],
+    [
+        *text_units(TEXTS, length=64, window=0),
+        *text_units(TEXTS, length=128, window=1),
+    ],
     seconds=3,
     within={"value": 0.02, "low": 0.02, "high": 0.02},
 )(bottleneck_lines)

@@ -30,7 +30,11 @@ from bookmaker.tables import Rows, stored
 from compendium.common.rows import Columns
 from spinformer.core.statistics import Estimate, fit_power_law, mean_estimate
 from spinformer.spins.ising import IsingStatistics, sherrington_kirkpatrick
-from spinformer.spins.mean_field import MeanFieldSolution, belief_propagation, solve_mean_field
+from spinformer.spins.mean_field import (
+    MeanFieldSolution,
+    belief_propagation,
+    solve_mean_field,
+)
 from spinformer.spins.monte_carlo import TemperedRun, parallel_tempering
 
 BETAS = {"gaussian": 0.8, "patterns": 0.5, "rotated": 0.8, "sparse": 0.8}

@@ -336,9 +336,12 @@ confirm_b16 = stored("confirm_B16", _units("afem_fresh"), seconds=0.1, within=_R
 )
 # B16b is stated for automatic derivatives in the region of B16: elsewhere, as of ten in fourteen
 # new systems, the program does not find the saddle point, and its derivatives are not those there.
-confirm_b16b = stored("confirm_B16b", _units("afem_again"), seconds=0.1, within=_ROUNDING)(
-    compared_rows("afem_again", "slope")
-)
+confirm_b16b = stored(
+    "confirm_B16b",
+    _units("afem_again"),
+    seconds=0.1,
+    within=_ROUNDING,
+)(compared_rows("afem_again", "slope"))
 confirm_b15 = stored(
     "confirm_B15",
     numbered(

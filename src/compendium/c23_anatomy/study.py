@@ -292,7 +292,11 @@ def derivative_errors(
 
     def couplings_of(h: Tensor) -> Tensor:
         return softmax_couplings(
-            h, bilinear=bilinear, scale=gamma * root, strength=strength, mask_diagonal=mask_diagonal
+            h,
+            bilinear=bilinear,
+            scale=gamma * root,
+            strength=strength,
+            mask_diagonal=mask_diagonal,
         )
 
     anatomy = anatomy_at(fields)
@@ -486,7 +490,12 @@ def learned_rows(
     for systems, steps in lessons:
         part = slice(0, systems * SITES)
         fit = fit_per_token(
-            inputs[part], targets=targets[part], width=WIDTH, steps=steps, seed=seed, elsewhere=away
+            inputs[part],
+            targets=targets[part],
+            width=WIDTH,
+            steps=steps,
+            seed=seed,
+            elsewhere=away,
         )
         rows.append({"systems": systems, "steps": steps, "decided": decided} | fit)
     return rows

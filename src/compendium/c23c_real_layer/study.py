@@ -185,7 +185,10 @@ def beside_own(*names: str) -> dict[str, tuple[str, ...]]:
 
 ATTENTION: dict[str, tuple[str, ...]] = beside_own(
     "uniform", "symmetrized", "directed", "other head", "shuffled"
-) | {"all orders": ("residual", "mixing"), "onsager": ("residual", "mixing", "onsager")}
+) | {
+    "all orders": ("residual", "mixing"),
+    "onsager": ("residual", "mixing", "onsager"),
+}
 FEED_FORWARD = beside_own("response", "other head", "shuffled", "onsager", "random units")
 
 

@@ -23,7 +23,13 @@ def error_rows(data: int, symmetry: float, beta: float, size: int) -> Rows:
     """
     systems = 6
     found = squared_errors(
-        size, symmetry=symmetry, beta=beta, steps=8, systems=systems, replicas=2000, seed=data
+        size,
+        symmetry=symmetry,
+        beta=beta,
+        steps=8,
+        systems=systems,
+        replicas=2000,
+        seed=data,
     )["gaussian"]
     value = float(found.value)
     half = 2.0 * float(found.error)

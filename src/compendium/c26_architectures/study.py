@@ -403,5 +403,8 @@ _FRESH = parameter_product(
     tokens=(8, 32), dim=(4, 64), gamma=(0.5, 16.0), position=(0.25,), strength=(0.1, 0.5, 2.0)
 )
 confirm_b20b = stored(
-    "confirm_B20b", numbered(_FRESH, first=1001, step=_SYSTEMS), seconds=6.0, within=_CHANGES
+    "confirm_B20b",
+    numbered(_FRESH, first=1001, step=_SYSTEMS),
+    seconds=6.0,
+    within=_CHANGES,
 )(gain_by_iteration)

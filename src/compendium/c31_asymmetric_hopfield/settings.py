@@ -59,7 +59,13 @@ confirm_c1a = stored(
 def frozen_memory(data: int, beta: float, size: int, lag: int) -> Rows:
     """C(lag) of symmetric couplings, minus 0.05; ten networks."""
     memory = spin_memory(
-        size, symmetry=1.0, beta=beta, lags=np.array([lag]), steps=1000, replicas=_DRAWS, seed=data
+        size,
+        symmetry=1.0,
+        beta=beta,
+        lags=np.array([lag]),
+        steps=1000,
+        replicas=_DRAWS,
+        seed=data,
     )
     one = Estimate(value=memory.value[0], error=memory.error[0], samples=_DRAWS)
     return estimate_rows(one, bound=0.05)

@@ -16,7 +16,9 @@ from compendium.common.rows import parameter_product, rows_of
 from compendium.common.stored_exponents import exponent_of_chaos
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import mean_estimate
-from spinformer.dmft.corrections import next_means
+from spinformer.dmft.corrections import (
+    next_means,
+)
 from spinformer.dmft.finite_size import generate, semantic_overlaps
 from spinformer.dmft.network import Network
 

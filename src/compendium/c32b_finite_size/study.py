@@ -20,8 +20,14 @@ from compendium.common.rows import parameter_product, rows_of
 from spinformer.core.lyapunov import lyapunov_exponents
 from spinformer.core.random import Seed, numpy_generator
 from spinformer.core.statistics import Estimate
-from spinformer.dmft.corrections import FiniteSizeCorrections, finite_size_corrections
-from spinformer.dmft.finite_size import semantic_overlaps, window_of_context
+from spinformer.dmft.corrections import (
+    FiniteSizeCorrections,
+    finite_size_corrections,
+)
+from spinformer.dmft.finite_size import (
+    semantic_overlaps,
+    window_of_context,
+)
 from spinformer.dmft.mean_field import poclopez2024_context, random_contexts, trajectory
 from spinformer.dmft.network import Network
 from spinformer.dmft.poclopez2024 import MOTIONS, attractor_window

@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 
 from bookmaker.tables import Rows, stored
-from compendium.c32c_gaussian_closure.study import BREAKS_AGAIN, REGIMES, breaks_table, closed_gains
+from compendium.c32c_gaussian_closure.study import (
+    BREAKS_AGAIN,
+    REGIMES,
+    breaks_table,
+    closed_gains,
+)
 from compendium.common.finite_size import median_slope, whole_bits
 from compendium.common.rows import estimate_rows, mean_rows, parameter_product
 from compendium.common.stored_exponents import exponent_of_chaos

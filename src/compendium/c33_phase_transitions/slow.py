@@ -11,7 +11,12 @@ from spinformer.dmft.settling import relaxation_time, settled_contexts
 
 # Some fifteen relaxation times of each motion; the driven cycle is reached within a turn of the
 # clock.
-_STEPS = {"periodic": 36_000, "quasi-periodic": 4800, "chaos at 1.266": 7200, "chaos at 1.28": 480}
+_STEPS = {
+    "periodic": 36_000,
+    "quasi-periodic": 4800,
+    "chaos at 1.266": 7200,
+    "chaos at 1.28": 480,
+}
 # Contexts, stretches and steps of each behind an exponent; growth below which a stretch is not
 # chaotic: on the closed curve that coexists with chaos at 1.266 it is zero.
 _CONTEXTS = 512
@@ -20,7 +25,12 @@ _LENGTH = 20_000
 _CALM = 0.02
 
 
-@stored("relaxation", parameter_product(motion=_STEPS, seed=(1, 2)), checked=6, seconds=2.0)
+@stored(
+    "relaxation",
+    parameter_product(motion=_STEPS, seed=(1, 2)),
+    checked=6,
+    seconds=2.0,
+)
 def relaxation_times_table(motion: str, seed: int) -> Rows:
     """Tokens in which 8,192 random contexts come e times nearer to the attractor, with error."""
     network = Network.poclopez2024()

@@ -143,7 +143,10 @@ def both_labels(data: int, kept: int, bins: int) -> Rows:
     counts, labels = _labelled(data, kept, bins)
     other = (counts.regime != Regime.PERIODIC) & (labels != Regime.PERIODIC)
     right = (labels == counts.regime)[other]
-    return [*cycle_labels(data, kept, bins), _fraction_row(right, question="curve or chaos")]
+    return [
+        *cycle_labels(data, kept, bins),
+        _fraction_row(right, question="curve or chaos"),
+    ]
 
 
 def same_labels(data: int, kept: int, bins: int) -> Rows:
@@ -235,7 +238,10 @@ def role_overlaps(network: Network, output: np.ndarray) -> np.ndarray:
 
 
 @stored(
-    "roles", parameter_product(kept=(2000, 20_000), bins=(2000, 20_000)), seconds=3, within=_LOOSE
+    "roles",
+    parameter_product(kept=(2000, 20_000), bins=(2000, 20_000)),
+    seconds=3,
+    within=_LOOSE,
 )
 def roles_table(kept: int, bins: int) -> Rows:
     """Fraction of β at which any overlap of the published network has the label of the first."""

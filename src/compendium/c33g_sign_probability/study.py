@@ -32,7 +32,13 @@ def found_regimes(network: Network, *, seed: int) -> np.ndarray:
     """Regimes of one random context at thirty inverse temperatures up to three."""
     context = random_contexts(network, seed, count=1).select(0)
     return find_attractors(
-        network, context, beta=BETAS, transient=4000, kept=4000, exponents=2, exponent_steps=2000
+        network,
+        context,
+        beta=BETAS,
+        transient=4000,
+        kept=4000,
+        exponents=2,
+        exponent_steps=2000,
     ).regime
 
 

@@ -197,7 +197,12 @@ def difference_intervals(first: np.ndarray, second: np.ndarray, *, asked: int) -
 
 
 def lead_rows(
-    first: np.ndarray, second: np.ndarray, *, task: str, runs: Sequence[str], margin: float = 0.0
+    first: np.ndarray,
+    second: np.ndarray,
+    *,
+    task: str,
+    runs: Sequence[str],
+    margin: float = 0.0,
 ) -> Rows:
     """A line for each pair of trainings: what the first is ahead in accuracy, and a `margin`.
 
