@@ -327,6 +327,7 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
         {"read": lambda x: ONES(3, 2, 6, 3)},
         {"outputs": ONES(3, 6, 8).double()},
     ],
+    "language.traces.output_matrix": [{"layer": 2}, {"layer": -1}],
     "language.traces.project": [
         {"which": "queries"},
         {"layer": 2},
@@ -364,9 +365,9 @@ METHODS = [
     (partial(Network.segmented, 0), {"segments": 0}),
     (partial(Network.segmented, 0), {"bits": -1}),
     (NETWORK.overlaps, {"token": np.full(3, 1.1)}),
-    (
-        partial(Network, semantic=NETWORK.semantic, context=1, gamma=1.0),
-        {"fractions": [0.5, 0.5]},
+    *(
+        (partial(Network, semantic=NETWORK.semantic, context=1, gamma=1.0), {"fractions": wrong})
+        for wrong in ([0.5, 0.5], [0.3, 0.3, 0.3], [0.4, 0.4, 0.4], [1.2, -0.1, -0.1])
     ),
     (partial(implicit_root, solution=ONES(1)), {"residual": 1.0}),
 ]
