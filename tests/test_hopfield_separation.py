@@ -298,6 +298,21 @@ def test_fixed_points_and_the_loss_of_the_mean(alpha):
     assert torch.equal(above.points[:2].abs(), patterns.abs())
 
 
+@pytest.mark.parametrize(("alpha", "beta"), [(1.5, 0.3), (2.0, 0.15)])
+def test_fixed_points_stand_by_their_own_energy(alpha, beta):
+    """Lowest first by the energy of this separation, which is not the order of the softmax's."""
+    generator = torch.Generator().manual_seed(4)
+    patterns = 2 * torch.randn(6, 3, generator=generator, dtype=torch.float64)
+    points = fixed_points.find_fixed_points(patterns, beta=beta, alpha=alpha).points
+    rises = {
+        a: continuous.energy(patterns, states=points, beta=beta, alpha=a).diff()
+        for a in (alpha, 1.0)
+    }
+    assert len(points) == 3
+    assert (rises[alpha] > 0.1).all()
+    assert (rises[1.0] < -0.1).any()
+
+
 def test_sums_of_three_patterns_are_metastable():
     """Tight clusters: at a β between, the weights are those of one cluster and exactly 0 beyond."""
     centres = 3.0 * torch.eye(3, 16, dtype=torch.float64)

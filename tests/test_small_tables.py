@@ -15,7 +15,8 @@ import warnings
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib import import_module
 from itertools import islice
@@ -101,6 +102,14 @@ C24 = "c24_training"
 FEWER = {"common.training_grids.train_arm": Less(steps=4)}
 C42A = "42a_beyond_the_fixed_point"
 STEPS = {"settle": 0, "measure": 4, "last": 2}
+C33, C36, C42D = (
+    "c33_phase_transitions",
+    "c36_learning_through_the_limit",
+    "42d_while_a_model_learns",
+)
+# Blocks that fit the small generator, and texts in place of the help's pages.
+VARIANT = {"_BLOCK": 8, "corpus": lambda _: list(map(str.swapcase, SAMPLES.values()))}
+MAPPED = {"window": 2, "betas": (0.3, 1.0), "transient": 1, "steps": 4}
 CASES = [
     case("c10_attention.study.exponents_table", family="kernel", kind="share"),
     case("c11_discrete_memories.study.capacity_table", {"NETWORKS": {40: 2}}, dim=40),
@@ -164,6 +173,7 @@ CASES = [
         source="narrative",
     ),
     case("c14c_training_and_descent.toy.toy_table", goal="avoid", steps=8, seeds=[0]),
+    case("14c_training_and_descent:toy_longer", goal="recall", steps=8),
     case(
         "c14c_training_and_descent.toy.settings_A14c",
         data=1,
@@ -409,6 +419,12 @@ CASES = [
         strength=2.0,
         first=36,
     ),
+    case(
+        "c24b_parts_of_a_layer.layer_parts.settings_b1b",
+        {"UPDATES": 1, "CHANNELS": 8},
+        task="recall",
+        mixer="averaging",
+    ),
     case(f"{C25B}.tuning_table", HELP | FIRST, task="recall", arm="symmetric"),
     case(f"{C25B}.recall_table", FIRST, arm="shuffled", seed=1),
     case(f"{C25B}.recall_table", FIRST, arm="one step", seed=0),
@@ -457,6 +473,23 @@ CASES = [
         decade=6.0,
     ),
     case("c32c_gaussian_closure.study.breaks_table", {"deviation": Less(texts=20)}, start=3),
+    case(
+        f"{C33}.slow.relaxation_times_table",
+        {"random_contexts": Less(count=400), "relaxation_time": Less(steps=480)},
+        motion="chaos at 1.28",
+        seed=1,
+    ),
+    case(
+        f"{C33}.study.shares_table",
+        {
+            "poclopez2024_context": Less(steps=2000),
+            "find_attractors": Less(transient=2000, kept=400, exponent_steps=200),
+        },
+        diagram="zoom",
+        low=1.2675,
+        high=1.28,
+        count=9,
+    ),
     case("c33c_bifurcations.study.staircase_table", low=1.2675, high=1.26758, count=2),
     case(f"{C33F}.cycle_labels", {"VALUES": 6}, data=4000, kept=300, bins=300),
     case(
@@ -537,7 +570,23 @@ CASES = [
         family=1,
         chunk=1,
     ),
-    case("c36_learning_through_the_limit.horizons.growth_table", motion="quasi-periodic", chunk=0),
+    case(
+        f"{C36}.learning.tuning_table",
+        {"train": Less(updates=6)},
+        task="cycle",
+        arm="score, 99",
+        copies=2,
+        rate=0.1,
+    ),
+    case(
+        f"{C36}.learning.tuning_table",
+        {"train": Less(updates=4)},
+        task="bytes",
+        arm="straight, 9900",
+        copies=1,
+        rate=0.3,
+    ),
+    case(f"{C36}.horizons.growth_table", motion="quasi-periodic", chunk=0),
     case("c37_statistics_of_attention.study.motions_table", {"TEXTS": 20}, beta=1.2, size=99),
     case(
         "c37_statistics_of_attention.study.replaced_texts",
@@ -548,7 +597,12 @@ CASES = [
         size=99,
     ),
     case("42_generator_as_a_map:rests", span=4, beta=1.5, bits=32),
-    case("42_generator_as_a_map:short_windows", window=1, highest=0.65),
+    case(
+        "42_generator_as_a_map:short_windows",
+        {"checkpoint": lambda: quieter_checkpoint()},
+        window=1,
+        highest=1.2,
+    ),
     case("42_generator_as_a_map:pairs", span=4, beta=1.5),
     case("42_generator_as_a_map:cycle", span=4, beta=1.5),
     case(
@@ -560,6 +614,19 @@ CASES = [
     case(f"{C42A}:card", span=4, beta=5.0, count=1, settle=0, measure=4, last=2),
     case(f"{C42A}:cold", span=4, beta=16.0, steps=12, last=4),
     case(f"{C42A}:settings_R3", window=2, prefix="template", beta=0.3, transient=0, steps=4),
+    case(
+        f"{C42A}:confirm_R3",
+        {"text_windows": any_windows},
+        window=2,
+        prefix="prompt",
+        beta=0.3,
+        transient=0,
+        steps=4,
+    ),
+    *(
+        case(f"{C42A}:confirm_R4", {"text_windows": any_windows}, beta=beta, count=2, settle=1)
+        for beta in (0.4, 0.6)
+    ),
     case(f"{C42A}:controls", weights="shuffled attention", parts="all", **STEPS),
     case(f"{C42A}:diagram", span=8, steps=12, streams=12, last=4),
     case(f"{C42A}:lives", span=4, beta=0.3, horizon=60),
@@ -592,6 +659,15 @@ CASES = [
         pairs=2,
         copies=4,
     ),
+    case(
+        "42c_what_left_the_window:confirm_R9",
+        data=3,
+        window=2,
+        beta=0.5,
+        corpus="texts",
+        pairs=3,
+        copies=4,
+    ),
     case("42c_what_left_the_window:left", span=4, beta=1.0, count=8),
     case("42c_what_left_the_window:recurrences", source="texts"),
     case("c42c_what_left_the_window.study.words_of", source="window 4"),
@@ -604,6 +680,17 @@ CASES = [
         transient=2,
         steps=6,
     ),
+    *(
+        case(f"{C42D}:conventions", VARIANT, prefix=prefix, variant=variant, **MAPPED)
+        for prefix, variant in (
+            ("none", "nucleus"),
+            ("none", "rounded again"),
+            ("first token", "random words"),
+            ("first token", "other texts"),
+        )
+    ),
+    case(f"{C42D}:nuclei", VARIANT, top_p=0.5, window=2, beta=0.3, transient=1, steps=4),
+    case(f"{C42D}:roundings", VARIANT, shift=4, window=1, within=(0.1, 8.0)),
     case(
         "42d_while_a_model_learns:learning",
         size="small",
@@ -641,6 +728,14 @@ def small_checkpoint():
     return Checkpoint(model=model, tokenizer=Words(words), name="small", quantization="none")
 
 
+def quieter_checkpoint():
+    """The same with smaller logits, whose fixed point is stable to higher β."""
+    model = deepcopy(small_checkpoint().model)
+    with torch.no_grad():
+        model.model.norm.weight *= 0.5
+    return replace(small_checkpoint(), model=model)
+
+
 def stand_ins():
     """Where a study names the loader of a generator: the place, the name, a small generator."""
     found = small_checkpoint()
@@ -651,13 +746,15 @@ def stand_ins():
     def checkpoint(*_, **__):
         return found
 
+    # Read before the first of them is replaced: other modules hold these under names of their own.
+    loaders = (
+        (models.decoder, decoder),
+        (models.checkpoint, checkpoint),
+        (load_checkpoint, checkpoint),
+    )
     for name, module in list(sys.modules.items()):
         if name.startswith("compendium."):
-            for loader, stand_in in (
-                (models.decoder, decoder),
-                (models.checkpoint, checkpoint),
-                (load_checkpoint, checkpoint),
-            ):
+            for loader, stand_in in loaders:
                 for word, value in list(vars(module).items()):
                     if value is loader:
                         yield module, word, stand_in

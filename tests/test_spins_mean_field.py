@@ -572,6 +572,9 @@ def test_every_method_stands_in_the_table():
     assert all(line.endswith(" yes") for line in lines[1:])
     cold = free_energies(couplings, 0 * fields, 0.0, sweeps=4)
     assert cold.log_partition == pytest.approx(9 * np.log(2))
+    # On both bounds at once, which is within them.
+    assert cold.bounds == pytest.approx((9 * np.log(2), 9 * np.log(2)))
+    assert cold.converged.all()
 
 
 def test_more_spins_than_can_be_summed_are_held_against_monte_carlo():
@@ -617,6 +620,15 @@ def test_ladders_that_do_not_mix_and_theories_that_do_not_settle_are_flagged():
     assert lines["tap"].endswith("  above the bound")
     assert not found.converged[found.methods.index("tap")]
     assert lines["exact"].endswith("  yes")
+    # The numbers and words of a line are those of the columns; a sum has no stability.
+    for name, log_z, off, stable in zip(
+        found.methods, found.log_partition, found.off, found.stable, strict=True
+    ):
+        known = [log_z, -log_z / 2.0, off]
+        assert lines[name][12:48].split() == [f"{value:.4f}" for value in known]
+        word = "" if name in ("exact", "monte carlo") else ("no", "yes")[int(stable)]
+        assert lines[name][58:65].strip() == word
+    assert set(found.stable[1:-1]) == {True, False}
 
 
 def test_what_does_not_fit_is_refused_by_name():

@@ -54,6 +54,27 @@ def test_a_saddle_of_the_naive_theory_is_told_from_a_maximum():
     assert str(found).endswith("and 45.0000")
 
 
+def test_what_is_printed_is_what_the_columns_hold():
+    """Few components at strong coupling: some theories are stable and within the bounds, some not.
+
+    At another temperature than one, where F is not −ln Z.
+    """
+    silent = torch.zeros(6, 3, dtype=DOUBLE)
+    couplings = 0.5 * (torch.ones(6, 6, dtype=DOUBLE) - torch.eye(6, dtype=DOUBLE))
+    one = vector_free_energies(couplings, fields=silent, beta=0.7, max_steps=1)
+    two = vector_free_energies(torch.zeros(2, 2).double(), fields=silent[:2] + 1.0, beta=1.6)
+    seen = set()
+    for found in (one, two):
+        for row, line in enumerate(str(found).splitlines()[1:-1]):
+            value = found.log_partition[row]
+            flags = [column[row] for column in (found.stable, found.converged, found.within_bounds)]
+            numbers = [f"{value:.4f}", f"{-value / found.beta:.4f}"]
+            assert line[:18].strip() == found.methods[row]
+            assert line[18:].split() == numbers + [("no", "yes")[int(flag)] for flag in flags]
+            seen |= {(place, bool(flag)) for place, flag in enumerate(flags)}
+    assert len(seen) == 6
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -144,7 +144,8 @@ def test_a_text_that_stays_is_compared_at_the_clock_of_the_cycles(monkeypatch):
     ensemble.advance(1)
     state = ensemble.state()
     window = np.tanh(beta * state.attention[0] @ network.semantic[0])[::-1]
-    for settle, home in ((6, 0), (7, 0), (7, 1)):
+    # The last look is at the horizon: a text that has left by then is no survivor.
+    for settle, home, horizon in ((6, 0, 8), (7, 0, 8), (7, 1, 8), (7, 1, 4)):
         monkeypatch.setattr(study, "_SETTLE", settle)
         times, ends = study.noise_escapes(
             network,
@@ -155,11 +156,11 @@ def test_a_text_that_stays_is_compared_at_the_clock_of_the_cycles(monkeypatch):
             cycles=cycles,
             home=home,
             every=4,
-            horizon=8,
+            horizon=horizon,
             runs=2,
             seed=0,
         )
-        assert times.tolist() == [2.0 if home else 8.0] * 2
+        assert times.tolist() == [2.0 if home else horizon] * 2
         assert ends.tolist() == [0 if home else -1] * 2
 
 
