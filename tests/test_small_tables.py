@@ -173,7 +173,6 @@ CASES = [
         source="narrative",
     ),
     case("c14c_training_and_descent.toy.toy_table", goal="avoid", steps=8, seeds=[0]),
-    case("14c_training_and_descent:toy_longer", goal="recall", steps=8),
     case(
         "c14c_training_and_descent.toy.settings_A14c",
         data=1,
