@@ -2,10 +2,11 @@
 
     python tests/table_settings.py   # keeps them anew, once the tables were made with them
 
-A setting is a constant that the functions of a study name, or the default of an argument. Many are
-in no column of a table, and a unit is computed again at night at most: a constant that was changed
-later would stand beside a table that was made with another one. How exactly it must be the same is
-kept as well, so that nothing makes it coarser unseen.
+A setting is a constant that is named by the functions of a study or by those of the package that
+they call, or the default of an argument. Many are in no column of a table, and a unit is computed
+again at night at most: a constant that was changed later would stand beside a table that was made
+with another one. How exactly it must be the same is kept as well, so that nothing makes it coarser
+unseen.
 """
 
 import functools
@@ -25,13 +26,20 @@ ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "tests" / "data" / "table_settings.json"
 # Longer ones are texts and drawn data.
 _LONGEST = 1500
+# Whose functions are read: a study's own, and those of the package that it calls in the end.
+_OURS = ("compendium.", "spinformer.")
+# No setting: what the machine has, and what Python gives every module.
+_GIVEN = {"_CORES", "__name__", "__package__"}
 
 
 def described(value: Any) -> str | None:
     """A number, a word, a function by its name, or some of them together; None of anything else."""
     if isinstance(value, np.generic | np.ndarray):
         return described(value.tolist())
-    if value is None or isinstance(value, bool | int | float | str | range):
+    if isinstance(value, float):
+        # The last digits of a sine are the processor's.
+        return repr(float(f"{value:.14g}"))
+    if value is None or isinstance(value, bool | int | str | range):
         return repr(value)
     if inspect.isfunction(value) or inspect.isclass(value):
         return str(value.__qualname__)
@@ -58,7 +66,7 @@ def names_in(function: Callable[..., Any]) -> set[str]:
 
 
 def read_by(value: Any, seen: dict[Any, dict[str, str]]) -> None:
-    """Add to `seen` what each function of the compendium reads that `value` calls in the end."""
+    """Add to `seen` what each of our functions reads that `value` calls in the end."""
     if isinstance(value, functools.partial):
         value = value.func
     value = inspect.unwrap(value) if callable(value) else value
@@ -68,13 +76,12 @@ def read_by(value: Any, seen: dict[Any, dict[str, str]]) -> None:
         seen[value] = {
             f"{value.__module__}.{value.__qualname__}({name})": words
             for name, default in fields.items()
-            if value.__module__.startswith("compendium.")
-            and (words := described(default)) is not None
+            if value.__module__.startswith(_OURS) and (words := described(default)) is not None
         }
         for method in vars(value).values():
             if inspect.isfunction(method):
                 read_by(method, seen)
-    if not inspect.isfunction(value) or not value.__module__.startswith("compendium."):
+    if not inspect.isfunction(value) or not value.__module__.startswith(_OURS):
         return
     if value in seen:
         return
@@ -88,9 +95,9 @@ def read_by(value: Any, seen: dict[Any, dict[str, str]]) -> None:
     own = sys.modules[value.__module__]
     modules = [one for name in names if isinstance(one := vars(own).get(name), ModuleType)]
     for module in [own, *modules]:
-        if not module.__name__.startswith("compendium."):
+        if not module.__name__.startswith(_OURS):
             continue
-        for name in sorted(names & vars(module).keys()):
+        for name in sorted(names & vars(module).keys() - _GIVEN):
             inner = vars(module)[name]
             if callable(inner):
                 read_by(inner, seen)

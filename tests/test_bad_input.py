@@ -9,6 +9,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+from functools import partial
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -16,8 +17,11 @@ import pytest
 import torch
 
 import spinformer
+from spinformer.core.implicit import implicit_root
 from spinformer.dmft.attractors import Thresholds
-from spinformer.dmft.network import Context
+from spinformer.dmft.corrections import finite_size_corrections
+from spinformer.dmft.ensemble import Ensemble
+from spinformer.dmft.network import Context, Network
 from spinformer.hopfield.discrete import EXPONENTIAL, Separation
 
 BAD: dict[str, Any] = {
@@ -46,6 +50,8 @@ OUT_OF_RANGE: dict[str, Any] = {
     **dict.fromkeys(("method", "solver", "theory", "schedule", "kernel"), "no such"),
     **{"epsilon": 1.5, "level": 1.5, "alpha": 2.5, "corruption": 0.6, "order": 3, "position": 0.5},
     **dict.fromkeys(("couplings", "ordered"), np.ones((2, 3))),
+    **dict.fromkeys(("horizon", "dimension", "layers", "width", "inner", "positions"), 0),
+    **{"vocabulary": 1, "number": -1, "period": -1, "start": -1},
 }
 # They say that they check nothing: results, and parts that a chapter shows at work.
 UNCHECKED = {
@@ -67,6 +73,8 @@ UNCHECKED |= {
 # Inner steps that a chapter shows at work, and what only other functions call.
 NO_NONSENSE = UNCHECKED | {"Solver", "retrieval_step", "attention_scores", "implicit_root"}
 NO_NONSENSE |= {"is_causal_mask", "is_forward_mode", "status_of"}
+# Refused by an error of an inner function.
+SHAPES_TO_COME = {"retrieve: patterns", "rotation_number: points", "kinetic_stationary: drive"}
 # A bar that is shown or not; what torch itself reads and refuses.
 NOT_TRIED = {"progress", "device", "dtype"}
 
@@ -151,6 +159,35 @@ def test_nonsense_is_refused_by_name(name):
     assert unclear == []
 
 
+def other_shapes(value):
+    """An array with an axis too few, one too many, and with an axis of another length."""
+    if isinstance(value, list) and value and not isinstance(value[0], torch.Tensor | str):
+        value = np.array(value)
+    if isinstance(value, np.ndarray | torch.Tensor) and value.ndim:
+        yield from (value[0], value[None], value[..., :-1], value[:1])
+
+
+@pytest.mark.parametrize("name", named(EVERY, NO_NONSENSE))
+def test_an_array_of_another_shape_is_refused_by_name_or_computed_with(name):
+    function = EVERY[name]
+    given = call_of(function)
+    names = "|".join(inspect.signature(function).parameters)
+    unclear = []
+    for argument in given:
+        if f"{name.split('.')[-1]}: {argument}" in SHAPES_TO_COME:
+            continue
+        for other in other_shapes(given[argument]):
+            try:
+                result = function(**given | {argument: other})
+            except (TypeError, ValueError) as error:
+                if not re.search(rf"\b({names})\b", str(error)):
+                    unclear.append(f"{argument} of {tuple(other.shape)}: {error}")
+            else:
+                if not is_number(result):
+                    unclear.append(f"{argument} of {tuple(other.shape)} gives NaN")
+    assert unclear == []
+
+
 @pytest.mark.parametrize("name", named(EVERY, UNCHECKED))
 def test_what_is_out_of_range_is_refused_by_name(name):
     function = EVERY[name]
@@ -208,10 +245,29 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
     "dmft.attractors.Thresholds": [{name: -1} for name in get_type_hints(Thresholds)],
     "dmft.attractors.find_attractors": [{"kept": 1}, {"exponents": 13}, {"exponent_steps": 19}],
     "dmft.attractors.find_period": [{"longest": 7}, {"orbit": np.zeros((1, 2)), "longest": 1}],
-    "dmft.ensemble.Ensemble": [{"beta": True}],
+    "dmft.basin_boundaries.ends_apart": [{"distances": [-0.1]}],
+    "dmft.basin_boundaries.neighbours_differ": [
+        {"distances": (0, 1)},
+        {"distances": (1, 4)},
+        {"labels": np.ones(8)},
+    ],
+    "dmft.basin_boundaries.uncertainty_exponent": [
+        {"distances": [4.0, 2.0, 0.0]},
+        {"differ": np.full((3, 4000), 2)},
+    ],
+    "dmft.basins.basins_of_attraction": [{"sets": [np.full((1, 12), 1e200)]}],
     "dmft.basins.draw_starts": [{"count": 0, "starts": lambda rng, count: None}],
-    "dmft.fingerprints.separation": [{"other": np.ones(s)} for s in ((1, 9), (3, 4, 9))],
-    "dmft.finite_size.attention_of_window": [{"window": np.ones((3, 3))}],
+    "dmft.corrections.next_means": [{"windows": np.full((5, 4, 3), 1e200)}],
+    "dmft.diagrams.orbit_diagram": [{"values": np.ones((2, 2))}],
+    "dmft.ensemble.Ensemble": [{"beta": True}, {"context": Context(np.ones((4, 2)), 0)}],
+    "dmft.escape.path_action": [{"fields": np.full((3, 1), 2e3)}, {"fields": np.zeros((1, 1))}],
+    "dmft.fingerprints.separation": [
+        {"other": x} for x in (np.ones((1, 9)), np.ones((3, 4, 9)), np.full((4, 9), 1e200))
+    ],
+    "dmft.finite_size.attention_of_window": [
+        {"window": np.ones((3, 3))},
+        {"window": np.full((4, 3), 1.1)},
+    ],
     "dmft.finite_size.generate": [
         {"size": 100},
         {"window": np.ones((3, 3))},
@@ -221,13 +277,18 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
         {"path": np.zeros(shape)} for shape in ((4, 3), (5, 2), (4, 2, 2))
     ]
     + [{"path": np.full((5, 3), 2.0)}],
-    "dmft.finite_size.mean_path": [{"window": np.ones((4, 2))}],
+    "dmft.finite_size.mean_path": [{"window": np.ones((4, 2))}, {"window": np.full((4, 3), 1.1)}],
     "dmft.finite_size.semantic_overlaps": [{"tokens": np.ones((4, 2))}],
     "dmft.finite_size.window_means": [{"attention": np.ones(2)}],
     "dmft.finite_size.window_of_context": [{"context": Context(np.ones((3, 3)), 0)}],
+    "dmft.lifetimes.detect_escapes": [{"growth": np.ones((2, 1))}],
+    "dmft.lifetimes.escape_law": [{"total": np.zeros(3)}, {"ended": np.zeros(3)}],
+    "dmft.lifetimes.estimate_lifetime": [{"ended": [0, 1, 2]}],
     "dmft.lyapunov.detect_change_point": [{"growth": np.ones(9)}, {"growth": 1.0}],
     "dmft.lyapunov.lyapunov_spectrum": [{"count": 13}],
-    "dmft.mean_field.step": [{"epsilon": -0.1}],
+    "dmft.maps.Map": [{"dimension": 0}, {"parameters": {"parameters": 1e200}}],
+    "dmft.mean_field.step": [{"epsilon": -0.1}, {"context": Context(np.ones((4, 2)), 0)}],
+    "dmft.mean_field.token_overlaps": [{"context": Context(np.ones((4, 2)), 0)}],
     "dmft.mean_field.trajectory": [{"beta": np.ones((0, 2))}],
     "dmft.network.Context": [{"attention": np.ones(3)}, {"position": -1}],
     "dmft.linear_stability.onset": [{"epsilon": 1.0}],
@@ -254,6 +315,19 @@ MISFITS: dict[str, list[dict[str, Any]]] = {
         {"separation": COSH, "patterns": WIDE, "queries": WIDE},
     ],
     "hopfield.layer.HopfieldLayer": [{"heads": 5}, {"beta": [1.0, 2.0, 3.0]}, {"beta": 0.0}],
+    "dmft.stroboscopic.rotation_number": [{"points": np.ones((3, 2))}],
+    "language.heads.overlap_energy": [
+        {"queries": ONES(2)},
+        {"keys": ONES(2, 2).double()},
+        {"keys": ONES(2, 2, 2), "queries": ONES(3, 2, 2)},
+    ],
+    "language.heads.head_report": [
+        {"keys": ONES(3, 2, 6, 5)},
+        {"states": ONES(3, 5, 8)},
+        {"read": lambda x: ONES(3, 2, 6, 3)},
+        {"outputs": ONES(3, 6, 8).double()},
+    ],
+    "language.traces.output_matrix": [{"layer": 2}, {"layer": -1}],
     "language.traces.project": [
         {"which": "queries"},
         {"layer": 2},
@@ -278,3 +352,28 @@ def test_what_does_not_fit_is_refused_by_name(name):
     for changed in MISFITS[name]:
         with pytest.raises((TypeError, ValueError), match=rf"\b{next(iter(changed))}\b"):
             function(**given | changed)
+
+
+NETWORK = Network.poclopez2024()
+CORRECTIONS = finite_size_corrections(NETWORK, 1.2, window=np.zeros((4, 3)), steps=2, position=3)
+# Of methods, what is out of range or does not fit.
+METHODS = [
+    (CORRECTIONS.mean, {"size": 0}),
+    (CORRECTIONS.deviation, {"size": 0}),
+    (Ensemble(NETWORK, Context(np.zeros((4, 3)), 0), beta=1.2).record, {"steps": 1, "every": 0}),
+    (partial(Network.segmented, 0), {"features": 0}),
+    (partial(Network.segmented, 0), {"segments": 0}),
+    (partial(Network.segmented, 0), {"bits": -1}),
+    (NETWORK.overlaps, {"token": np.full(3, 1.1)}),
+    *(
+        (partial(Network, semantic=NETWORK.semantic, context=1, gamma=1.0), {"fractions": wrong})
+        for wrong in ([0.5, 0.5], [0.3, 0.3, 0.3], [0.4, 0.4, 0.4], [1.2, -0.1, -0.1])
+    ),
+    (partial(implicit_root, solution=ONES(1)), {"residual": 1.0}),
+]
+
+
+@pytest.mark.parametrize(("method", "given"), METHODS)
+def test_methods_refuse_what_is_out_of_range(method, given):
+    with pytest.raises((TypeError, ValueError), match=rf"\b{next(reversed(given))}\b"):
+        method(**given)

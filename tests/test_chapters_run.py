@@ -213,6 +213,16 @@ def test_a_failed_run_leaves_the_notebook_as_far_as_it_came(small_checkout, call
     assert printed(small_checkout / "out" / "01_small.ipynb") == "flat 2.00\nflat 2.00\n"
 
 
+def test_a_run_draws_into_the_notebook_whatever_backend_the_environment_names(
+    small_checkout, call, monkeypatch
+):
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    add_cell(small_checkout, "import matplotlib.pyplot as plt\nplt.plot([0, 1])\nplt.show()")
+    assert call(small_checkout, "run", "01_small", "-o", "out").exit_code == 0
+    last = nbformat.read(small_checkout / "out" / "01_small.ipynb", as_version=4).cells[-1]
+    assert any("image/png" in output.get("data", {}) for output in last.outputs)
+
+
 def test_build_executes_only_the_stale_and_one_that_cannot_be_read_hides_no_other(
     built_checkout, call
 ):

@@ -185,6 +185,10 @@ def test_continued_attractors_keep_their_numbers_and_fractions():
     assert (kept.argmax(axis=1) == kept.argmax(axis=1)[0]).all()
     np.testing.assert_allclose(kept.max(axis=1), 0.75, atol=0.1)
     assert (found.unresolved == 0.0).all()
+    # Of each fraction its binomial error; where an attractor is not, no label.
+    errors = np.sqrt(found.fractions * (1.0 - found.fractions) / 200)
+    np.testing.assert_allclose(found.errors, errors)
+    assert found.labels == [["periodic 1" if x else "" for x in row] for row in found.fractions]
 
 
 def test_the_fraction_of_a_basin_depends_on_the_law_of_the_contexts():

@@ -30,9 +30,9 @@ MAY_IMPORT = {
 # Lines of code as ruff formats it, without docstrings, comments and blanks, and five per cent of
 # room. Nothing else is counted: explaining costs nothing.
 CODE_CEILINGS = {
-    "spinformer": (["src/spinformer"], 12_600),
-    "bookmaker": (["src/bookmaker", "book/_ext"], 4_200),
-    "compendium": (["src/compendium"], 17_500),
+    "spinformer": (["src/spinformer"], 12_900),
+    "bookmaker": (["src/bookmaker", "book/_ext"], 4_300),
+    "compendium": (["src/compendium"], 18_500),
 }
 # Of one chapter's folder; the largest is chapter 24's, with seven tasks and ten robustness tables.
 CHAPTER_CEILING = 1_230

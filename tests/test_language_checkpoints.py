@@ -7,6 +7,7 @@ import shutil
 import time
 import tracemalloc
 import weakref
+from pathlib import Path
 
 import gguf
 import numpy as np
@@ -302,6 +303,13 @@ def test_the_cache_is_where_it_was_asked_for(monkeypatch, tmp_path):
     monkeypatch.setattr(checkpoints.sys, "prefix", checkpoints.sys.base_prefix)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_folder() == tmp_path / "spinformer"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folder() == Path.home() / ".cache" / "spinformer"
+    # In an environment of one's own that can be written.
+    monkeypatch.setattr(checkpoints.sys, "prefix", str(tmp_path))
+    assert cache_folder() == tmp_path / "share" / "spinformer"
+    monkeypatch.setattr(checkpoints.os, "access", lambda *_: False)
+    assert cache_folder() == Path.home() / ".cache" / "spinformer"
 
 
 def test_a_folder_without_a_tokenizer_has_none(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from minilm_model import installed_model
 from compendium.c14b_heads_and_fixed_points.sizes import random_tokens
 from spinformer.language import checkpoints, minilm
 from spinformer.language.checkpoints import load_checkpoint
+from spinformer.language.library import load_transformers, without_messages
 from spinformer.language.minilm import ModelUnavailable, load_model
 from spinformer.language.text import text_windows
 from spinformer.language.traces import trace_layers
@@ -175,6 +177,26 @@ def test_without_transformers_one_sentence_says_how_to_get_it(tmp_path, monkeypa
     for ask in asked:
         with pytest.raises(ModelUnavailable, match=message):
             ask()
+
+
+@pytest.mark.parametrize("bars", [True, False])
+def test_the_library_is_silent_inside_and_as_before_behind(bars):
+    transformers = load_transformers()
+    logging = transformers.utils.logging
+    was = (logging.is_progress_bar_enabled(), logging.get_verbosity())
+    change = {True: logging.enable_progress_bar, False: logging.disable_progress_bar}
+    try:
+        change[bars]()
+        logging.set_verbosity_info()
+        with suppress(KeyError), without_messages(transformers):
+            assert not logging.is_progress_bar_enabled()
+            assert logging.get_verbosity() == logging.ERROR
+            raise KeyError
+        assert logging.is_progress_bar_enabled() == bars
+        assert logging.get_verbosity() == logging.INFO
+    finally:
+        change[was[0]]()
+        logging.set_verbosity(was[1])
 
 
 def test_only_what_does_not_fill_a_window_is_dropped():

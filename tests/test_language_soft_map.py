@@ -372,6 +372,59 @@ def test_the_distance_of_a_twin_grows_as_an_exponent_does():
     np.testing.assert_allclose(stream.growth[8:].mean(0), expected.value[:, 0], atol=0.1, rtol=0.1)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_last_token_alone_is_multiplied_by_the_vocabulary(layout, dtype):
+    """By an index, which torch does not multiply window by window, with the same derivative."""
+    model = example_causal_model(layout).to(dtype)
+    soft = SoftTokenMap(model, window=3, prefix=PREFIX)
+    start = windows_of(soft, 4, 3)
+    read = []
+    with torch.no_grad():
+        model.lm_head.register_forward_hook(lambda module, given, logits: read.append(given[0]))
+        soft.logits(start)
+    assert [states.shape for states in read] == [(4, 1, 16)]
+    assert read[0].is_contiguous()
+    results = []
+    for logits in (
+        soft.logits,
+        lambda windows: model(inputs_embeds=soft.with_prefix(windows)).logits[:, -1],
+    ):
+        windows = start.clone().requires_grad_()
+        value = logits(windows)
+        (back,) = torch.autograd.grad(torch.softmax(0.3 * value, -1)[:, 5].log().sum(), windows)
+        results.append((value, back))
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_model_that_counts_the_tokens_to_keep_is_told_a_number():
+    class Counting(Toy):
+        def forward(self, inputs_embeds, logits_to_keep=0):
+            kept.append(logits_to_keep)
+            return super().forward(inputs_embeds[:, -logits_to_keep:])
+
+    class Strict(Counting):
+        def forward(self, inputs_embeds, logits_to_keep=0):
+            if not isinstance(logits_to_keep, int):
+                raise TypeError("a number")
+            return super().forward(inputs_embeds, logits_to_keep)
+
+    class Deaf(Toy):
+        def forward(self, inputs_embeds, logits_to_keep=0):
+            kept.append(logits_to_keep)
+            return super().forward(inputs_embeds)
+
+    kept = []
+    plain = ring(0.9)
+    start = torch.tensor([[[0.3, 0.2]], [[0.1, -0.2]]]).double()
+    expected = SoftTokenMap(plain, window=1).step(start, beta=1.5)[1]
+    for kind, number in ((Counting, 1), (Strict, 1), (Deaf, 0)):
+        soft = SoftTokenMap(kind(plain.words.weight, plain.function), window=1)
+        torch.testing.assert_close(soft.step(start, beta=1.5)[1], expected)
+        assert kept[-1] == number
+
+
 def test_methods_are_functions_of_the_map():
     soft = SoftTokenMap(example_causal_model("llama"), window=2, prefix=PREFIX, beta=0.2)
     start = windows_of(soft, 3, 2)
@@ -401,6 +454,9 @@ def test_what_is_no_causal_model_is_refused():
     model = example_causal_model("llama")
     with pytest.raises(TypeError, match="model must be"):
         SoftTokenMap("a name", window=2)
+    holder = Checkpoint(model=model, tokenizer=None, name="tiny", quantization="none")
+    with pytest.raises(TypeError, match="model must be a Module, got Checkpoint"):
+        SoftTokenMap(holder, window=2)
     with pytest.raises(ValueError, match="window must be"):
         SoftTokenMap(model, window=0)
     with pytest.raises(ValueError, match="memory must hold the logits of one window over 32 words"):

@@ -9,7 +9,12 @@ from scipy.special import expit, softmax
 from torch import nn
 
 from spinformer.language.traces import output_matrix, project, trace_layers
-from spinformer.language.untrained import LAYOUTS, example_causal_model, example_model
+from spinformer.language.untrained import (
+    LAYOUTS,
+    example_causal_model,
+    example_model,
+    random_weights,
+)
 
 # transformers divides by the root mean square, and turns positions, in single precision.
 SINGLE = 2e-6
@@ -236,3 +241,17 @@ def test_what_is_no_model_of_these_layouts_is_refused():
     ):
         with pytest.raises(ValueError, match=message):
             trace_layers(model, tokens)
+
+
+def test_a_checkpoint_is_no_model():
+    holder = example_model()
+    states = torch.ones(1, 3, 8).double()
+    for call in (
+        lambda: trace_layers(holder, torch.tensor([[2, 5, 3]])),
+        lambda: project(holder, 0, "query", states=states),
+        lambda: output_matrix(holder, 0),
+        lambda: random_weights(holder, "initial", seed=0),
+    ):
+        with pytest.raises(TypeError, match="model must be a Module, got Checkpoint"):
+            call()
+    assert repr(holder) == "Checkpoint(name='example', quantization='none')"

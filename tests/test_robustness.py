@@ -1,10 +1,11 @@
 """The rule for verdicts: robustness tables, regions, and the fresh runs that confirm a region."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
-from bookmaker import claims, robustness
+from bookmaker import checking, claims, robustness
 from bookmaker.base import SourceError
 from bookmaker.tables import Table, recorded_region
 
@@ -323,3 +324,34 @@ def test_a_draw_is_known_by_the_words_of_its_name():
     chosen = "sizes beta start start_law null gauge rate samples steps seen family of_the_line"
     assert all(map(robustness.is_draw, drawn.split()))
     assert not any(map(robustness.is_draw, chosen.split()))
+
+
+def test_the_history_of_a_row_counts_the_settings_of_its_trials(tmp_path):
+    """By row and label; a trial that no history names is a fault, and one that is not kept."""
+    path = tmp_path / claims.TRIALS
+    path.parent.mkdir(parents=True)
+    outcomes = ["stands", "stands", "undecided", "against"]
+    lines = [f"A1,two others,rate {place},{word}" for place, word in enumerate(outcomes)]
+    head = "# settings\nrow,trial,setting,outcome\n"
+    path.write_text(head + "\n".join([*lines, "A2,two others,cold,stands\n"]), "utf-8")
+    trials = robustness.read_trials(path)
+    claim = claims.Claim(
+        id="A1",
+        statement="It falls.",
+        verdict="open",
+        chapter="01_small",
+        test="",
+        before=["of {trial}`two others`, later"],
+    )
+    assert claim.history(trials) == [
+        "of 4 settings: 2 for the statement, 1 undecided, 1 against it, later"
+    ]
+    found = told(checking._trial_faults(tmp_path, [claim]))
+    assert "the history of A2 does not name the trial 'two others'" in found
+    assert "A1" not in found
+    unknown = replace(claim, before=["of {trial}`others`"])
+    assert "names the trial 'others'" in told(checking._trial_faults(tmp_path, [unknown]))
+    path.write_text(f"{head}A1,two others,cold,perhaps\n", "utf-8")
+    assert "outcome must be one of" in told(checking._trial_faults(tmp_path, [claim]))
+    path.unlink()
+    assert robustness.read_trials(path) == {}

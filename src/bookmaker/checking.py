@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
-from bookmaker import claims, numbers
+from bookmaker import claims, numbers, robustness
 from bookmaker.base import (
     CONTENTS,
     BookError,
@@ -230,6 +230,7 @@ def _claim_faults(root: Path, rows: Sequence[claims.Claim]) -> Iterator[Fault]:
     for path in sorted((root / claims.FOLDER).glob("*.yml")):
         if path.stem not in by_chapter and not (root / "notebooks" / f"{path.stem}.md").is_file():
             yield Fault(claims.claims_file(path.stem), 1, f"there is no chapter {path.stem}")
+    yield from _trial_faults(root, rows)
     for claim in rows:
         if claim.chapter not in claim.decided_in(by_chapter):
             yield claim.fault(f"no cell of {claim.chapter} is tagged {claims.TAG}{claim.id}")
@@ -241,6 +242,21 @@ def _claim_faults(root: Path, rows: Sequence[claims.Claim]) -> Iterator[Fault]:
             yield from error.faults
         except (ArithmeticError, LookupError, OSError, TypeError, ValueError, csv.Error) as error:
             yield claim.fault(f"settings: {error}")
+
+
+def _trial_faults(root: Path, rows: Sequence[claims.Claim]) -> Iterator[Fault]:
+    """Yield the trials that a row's history names and that were not kept, and the reverse."""
+    try:
+        kept = set(robustness.read_trials(root / claims.TRIALS))
+    except (KeyError, ValueError, csv.Error) as error:
+        yield Fault(claims.TRIALS, 1, str(error))
+        return
+    for claim in rows:
+        for _, label in sorted(claim.trials() - kept):
+            yield claim.fault(f"before names the trial {label!r}, which {claims.TRIALS} has not")
+    named = set().union(*(claim.trials() for claim in rows))
+    for row, label in sorted(kept - named):
+        yield Fault(claims.TRIALS, 1, f"the history of {row} does not name the trial {label!r}")
 
 
 def _surprise_faults(root: Path, rows: Sequence[claims.Claim]) -> Iterator[Fault]:

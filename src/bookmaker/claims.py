@@ -50,6 +50,9 @@ DOCUMENTS = {"A": "bal2020energy", "B": "bal2021transformers", "C": "poclopez202
 _LETTERS = "ABCSR"
 # The page that shows them; the directive on it lists those that come first.
 PAGE = "book/claims.md"
+# What was tried in a trial of a row, setting by setting; its counts stand in `before`.
+TRIALS = "book/claims/trials.csv"
+_TRIAL = re.compile(r"\{trial\}`([^`]+)`")
 TAG = "claim-"
 RESULTS = "results"
 
@@ -177,6 +180,17 @@ class Claim:
             fresh = root / TABLES / self.confirmed
             problems = list(robustness.table_faults(fresh))
             yield from problems or robustness.confirmation_faults(fresh, table, self.region)
+
+    def history(self, trials: Mapping[tuple[str, str], robustness.Tally]) -> list[str]:
+        """Return `before` with the counts of the trials that it names; KeyError for an unknown one.
+
+        The label of a trial, {trial}`twenty others`, stands for its counts in words.
+        """
+        return [_TRIAL.sub(lambda one: str(trials[self.id, one[1]]), text) for text in self.before]
+
+    def trials(self) -> set[tuple[str, str]]:
+        """Return id and label of the trials that `before` names."""
+        return {(self.id, label) for text in self.before for label in _TRIAL.findall(text)}
 
     def decided_in(self, by_chapter: FiguresByChapter) -> list[str]:
         """Return the chapters whose cells decide the row, its own first."""
@@ -386,6 +400,7 @@ def read_rows(root: Path) -> list[dict[str, Any]]:
     whose verdict does not follow from its figures.
     """
     by_chapter = figures_by_chapter(root)
+    trials = robustness.read_trials(root / TRIALS)
     # Further results stand below the part of the book that they belong to.
     parts = {
         Path(file).name: (re.findall(r"Part [IVX]+", caption) or caption.split(":"))[0]
@@ -399,6 +414,7 @@ def read_rows(root: Path) -> list[dict[str, Any]]:
             "sure": how_sure(root, vars(claim)),
             "tried": values_tried(root, vars(claim)),
             "condition": claim.words(claim.condition, by_chapter),
+            "before": claim.history(trials),
             "document": claim.id[0],
             "chapters": claim.decided_in(by_chapter),
             "part": parts.get(claim.chapter, "elsewhere"),

@@ -55,14 +55,21 @@ _MYST = {
 
 
 class QuietKernel(AsyncKernelManager):
-    """A kernel that says nothing on the terminal, also while it starts, or is ended then."""
+    """A kernel that says nothing on the terminal, also while it starts, or is ended then.
+
+    It draws into the notebook, also where a reader's environment names another backend.
+    """
 
     # The asynchronous manager of the library itself departs from its parent in this type.
     async def start_kernel(  # type: ignore[override]
         self, *arguments: Any, **options: Any
     ) -> None:
         """Start it with nowhere to complain to."""
-        await super().start_kernel(*arguments, stderr=subprocess.DEVNULL, **options)
+        environment = dict(options.pop("env", os.environ))
+        environment.pop("MPLBACKEND", None)
+        await super().start_kernel(
+            *arguments, stderr=subprocess.DEVNULL, env=environment, **options
+        )
 
 
 def execute(

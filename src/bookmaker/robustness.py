@@ -13,6 +13,7 @@ A region is a condition on the columns. It is written first; then the command `t
 confirming table `confirm_ID.csv` from fresh runs, and its first line records the region.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,6 +84,35 @@ def tally(table: Columns, region: str = "") -> Tally:
         undecided=lines - standing - against,
         against=against,
     )
+
+
+OUTCOMES = ("stands", "undecided", "against")
+
+
+def read_trials(path: Path) -> dict[tuple[str, str], Tally]:
+    """Return the counts of each trial by row and label, none if there is no file.
+
+    A trial is a set of settings that somebody else tried after the tables of a row were made. The
+    file has a line for each setting: `row`, `trial`, `setting`, `outcome`, one of `OUTCOMES`.
+    """
+    if not path.is_file():
+        return {}
+    table = read_columns(path)
+    if wrong := sorted(set(table["outcome"].tolist()) - set(OUTCOMES)):
+        raise ValueError(f"outcome must be one of {' | '.join(OUTCOMES)}, got {wrong[0]!r}")
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for row, trial, outcome in zip(table["row"], table["trial"], table["outcome"], strict=True):
+        counts.setdefault((str(row), str(trial)), Counter())[str(outcome)] += 1
+    return {
+        name: Tally(
+            lines=tried.total(),
+            data=0,
+            standing=tried["stands"],
+            undecided=tried["undecided"],
+            against=tried["against"],
+        )
+        for name, tried in counts.items()
+    }
 
 
 def in_region(table: Columns, region: str) -> np.ndarray:

@@ -7,7 +7,7 @@ import pytest
 from known_networks import COIN
 from scipy.optimize import brentq
 
-from compendium.c32b_finite_size import long_run as study
+from compendium.c32b_finite_size import long_run as study, settings
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
@@ -63,3 +63,21 @@ def test_noise_makes_chaos_of_a_cycle_and_exponents_tend_to_the_limit():
         assert wait == 0 or limit < -0.04
     small = table["growth"][(table["beta"] == 1.27) & (table["exponent"] == 5)]
     assert (small > 0.05).all()
+
+
+@pytest.mark.parametrize("row", ["c18c", "c18e"])
+def test_the_motion_of_a_line_is_that_of_sixteen_random_contexts(row):
+    """By their exponents: chaotic from 0.03 on; those of cycles are below zero, of curves zero."""
+    network = Network.poclopez2024()
+    starts = random_contexts(network, 0, count=16)
+    tables = [getattr(settings, f"{kind}_{row}") for kind in ("settings", "confirm")]
+    motions = {(unit["beta"], unit["regime"]) for table in tables for unit in table.units}
+    assert len(motions) > 12
+    for beta, regime in motions:
+        rates = lyapunov_spectrum(
+            network, starts, beta=beta, transient=30_000, steps=20_000, count=1
+        ).exponents.value[:, 0]
+        assert (regime == "chaotic") == (rates.min() >= 0.03)
+        assert (regime == "quasi-periodic") == (np.abs(rates).max() < 2e-4)
+        assert (regime in ("driven", "periodic")) == (rates.max() < -2e-4)
+        assert (regime == "driven") == (beta < 1.24)

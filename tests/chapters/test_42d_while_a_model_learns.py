@@ -9,7 +9,13 @@ from known_generators import Toy, installed_decoder
 from open_cells import run_open_cells
 from torch.nn.functional import cross_entropy
 
-from compendium.c42d_while_a_model_learns import gemma, other_conventions, study, training
+from compendium.c42d_while_a_model_learns import (
+    atlas,
+    gemma,
+    other_conventions,
+    study,
+    training,
+)
 from compendium.c42d_while_a_model_learns.atlas import atlas_table
 from compendium.common.decoder import encode
 from compendium.common.models import next_token_distribution
@@ -255,10 +261,26 @@ def test_other_conventions_are_what_they_are_called():
 
 def test_the_optional_model_is_at_a_fixed_point_where_the_chapter_says():
     rows = dict(groupby(gemma.gemma_table.read(), "prefix", "window", "beta"))
-    for window in gemma.WINDOWS:
-        settled = [b for b in gemma.BETAS if rows["first token", window, b]["fixed"][0] == 2]
-        assert settled[:3] == [0.3, 0.5, 1.0]
+    settled = [b for b in gemma.BETAS if rows["first token", 4, b]["fixed"][0] == 2]
+    assert settled == [0.3, 0.5, 1.0]
     assert rows["none", 4, 1.0]["most"][0] < 0
+
+
+def test_exponents_are_read_where_directions_have_the_tokens_of_a_window_to_align_in():
+    """As many as `lyapunov_spectrum` adds to those that it measures."""
+    soft = SoftTokenMap(example_causal_model("llama"), window=1)
+    start = soft.embed([[3]])
+    for steps in (gemma.STEPS, atlas.STEPS):
+        read = []
+        soft.logits = lambda windows, read=read: (
+            read.append(1) or SoftTokenMap.logits(soft, windows)
+        )
+        soft.lyapunov_spectrum(start, steps=steps)
+        # Each token is read once when the orbit is run and once when it is followed back.
+        added = len(read) // 2 - steps
+        windows = np.arange(1, 40)
+        found = study.are_aligned(windows, steps=steps)
+        np.testing.assert_array_equal(found, windows <= added)
 
 
 @pytest.mark.nightly

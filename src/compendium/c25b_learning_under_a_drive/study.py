@@ -76,9 +76,12 @@ def cut_text(*, validation: int, test: int) -> dict[str, Tensor]:
 
 
 def text_part(part: str, *, split: int) -> Tensor:
-    """A part of split s: as test the tenth number 9 − 4s, the one before it for validation."""
-    last = 9 - 4 * split
-    return cut_text(validation=last - 1, test=last)[part]
+    """A part of split s, one of ten: as test the tenth number 9 − 4s − ⌊s/5⌋, modulo ten.
+
+    The one before it is for validation.
+    """
+    last = (9 - 4 * split - split // 5) % 10
+    return cut_text(validation=(last - 1) % 10, test=last)[part]
 
 
 def text_batch(text: Tensor, *, starts: Tensor) -> Batch:
@@ -454,16 +457,44 @@ def _recall_lines(null: str) -> Rows:
         other = np.full(len(own), 1 / PAIRS)
     else:
         other = array_of(table, "accuracy", "seed", arm=null, update=UPDATES)
-    # The errors of both shares of right answers; that of chance is known.
-    variance = own * (1 - own) + (0.0 if null == "chance" else other * (1 - other))
-    half = 1.96 * np.sqrt(variance / RECALL_ANSWERS)
     return [
-        {
-            "data": f"recall, seed {seed}",
-            "value": lead,
-            "low": lead - width,
-            "high": lead + width,
-            "runs": 1 if null == "chance" else 2,
-        }
-        for seed, lead, width in zip(SEEDS, own - other, half, strict=True)
+        {"data": f"recall, seed {seed}"} | _lead(mine, rival, null=null)
+        for seed, mine, rival in zip(SEEDS, own, other, strict=True)
     ]
+
+
+def _lead(own: float, other: float, *, null: str) -> dict[str, float]:
+    """The line of two shares of right answers."""
+    # The errors of both shares; that of chance is known.
+    variance = own * (1 - own) + (0.0 if null == "chance" else other * (1 - other))
+    half = 1.96 * math.sqrt(variance / RECALL_ANSWERS)
+    lead = own - other
+    runs = 1 if null == "chance" else 2
+    return {"value": lead, "low": lead - half, "high": lead + half, "runs": runs}
+
+
+@stored(
+    "confirm_B13b",
+    parameter_product(task=("text",), data=range(5, 10))
+    + parameter_product(task=("recall",), data=range(25, 33)),
+    checked=5,
+    seconds=10.0,
+    within={"value": 0.1, "low": 0.1, "high": 0.1},
+)
+def confirm_b13b(task: str, data: int) -> Rows:
+    """The same after other trainings: three on the split `data` of the text, or of this seed."""
+
+    def trained(arm: str, *, seed: int, split: int = 0) -> dict[str, float]:
+        rate, strength = chosen_setting(arm, task=task)
+        found = train(arm, task=task, rate=rate, strength=strength, seed=seed, split=split)
+        return score(found[UPDATES], held_batch(task, part="test", split=split))
+
+    if task == "text":
+        bits = np.array([trained("driven", seed=k, split=data)["bits"] for k in (20, 21, 22)])
+        counts = counts_table.rows(data)[0]
+        nulls = {null: median_rows(counts[name] - bits)[0] for null, name in COUNTED.items()}
+    else:
+        own = trained("driven", seed=data)["accuracy"]
+        others = {"chance": 1 / PAIRS, "uniform": trained("uniform", seed=data)["accuracy"]}
+        nulls = {null: _lead(own, other, null=null) for null, other in others.items()}
+    return [{"null": null} | line for null, line in nulls.items()]

@@ -6,7 +6,12 @@ import numpy as np
 from scipy.stats import binom, wasserstein_distance
 
 from bookmaker.tables import Rows, stored
-from compendium.common.finite_size import settled_ensemble, spread_windows, whole_bits
+from compendium.common.finite_size import (
+    limit_exponents,
+    settled_ensemble,
+    spread_windows,
+    whole_bits,
+)
 from compendium.common.rows import parameter_product, rows_of
 from compendium.common.stored_exponents import exponent_of_chaos
 from spinformer.core.random import Seed, numpy_generator
@@ -15,8 +20,6 @@ from spinformer.dmft.corrections import (
     next_means,
 )
 from spinformer.dmft.finite_size import generate, semantic_overlaps
-from spinformer.dmft.lyapunov import lyapunov_spectrum
-from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network
 
 # β of the stationary laws, each with one attractor for all of 96 random contexts.
@@ -172,17 +175,21 @@ def exponents_table(beta: float, *, exponent: float, seed: int) -> Rows:
         seed=seed,
     )
     growth = mean_estimate(rates)
-    starts = random_contexts(network, 0, count=16)
-    limit = lyapunov_spectrum(
-        network, starts, beta=beta, transient=20_000, steps=20_000, count=1, threads=1
-    ).exponents.value
-    middle = np.median(limit[:, 0])
+    middle = np.median(limit_exponents(beta, count=16, transient=20_000))
     return rows_of(bits=size, growth=growth.value, error=growth.error, limit=middle)
 
 
 def mean_field_exponent(beta: float) -> float:
-    """Leading exponent of the limit: converged for chaos, else that of `exponents_table`."""
+    """Leading exponent of the limit: converged for chaos, that of `exponents_table`, or a mean.
+
+    At other β the mean of 64 random contexts.
+    """
     if beta in _CHAOTIC:
         return float(exponent_of_chaos(beta).value)
     table = exponents_table.read()
-    return float(table["limit"][table["beta"] == beta][0])
+    here = table["beta"] == beta
+    return float(
+        table["limit"][here][0]
+        if here.any()
+        else limit_exponents(beta, count=64, transient=_SETTLED).mean()
+    )

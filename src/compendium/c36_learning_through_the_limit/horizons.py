@@ -141,6 +141,10 @@ def sampled_derivative(
     return np.einsum("rt,rta->ta", score, overlaps - overlaps.mean(0)) / (runs - 1)
 
 
+# The largest horizon of the table of shares.
+_LONGEST = 80
+
+
 @stored(
     "shares",
     parameter_product(motion=("periodic",), size=(999_999,), start=range(24))
@@ -152,11 +156,21 @@ def sampled_derivative(
 )
 def shares_left_table(motion: str, *, size: int, start: int) -> Rows:
     """Projection of the derivative at N on that of the limit, over the latter's square."""
-    network = Network.poclopez2024()
     beta = MOTIONS[motion].beta
-    window, position = attractor_window(network, motion, number=start)
-    high = mean_path(network, beta + 1e-7, window=window, steps=80, position=position)
-    low = mean_path(network, beta - 1e-7, window=window, steps=80, position=position)
+    window, position = attractor_window(Network.poclopez2024(), motion, number=start)
+    share = shares_left(
+        size, beta=beta, window=window, position=position, steps=_LONGEST, seed=start
+    )
+    return rows_of(horizon=range(4, _LONGEST + 1, 4), share=share[3::4])
+
+
+def shares_left(
+    size: int, *, beta: float, window: np.ndarray, position: int, steps: int, seed: int
+) -> np.ndarray:
+    """The share at every one of the `steps` tokens after a window, (steps,)."""
+    network = Network.poclopez2024()
+    high = mean_path(network, beta + 1e-7, window=window, steps=steps, position=position)
+    low = mean_path(network, beta - 1e-7, window=window, steps=steps, position=position)
     limit = semantic_overlaps(network, (high - low)[network.context :] / 2e-7)
     sampled = sampled_derivative(
         network,
@@ -164,12 +178,11 @@ def shares_left_table(motion: str, *, size: int, start: int) -> Rows:
         beta=beta,
         window=window,
         position=position,
-        steps=80,
+        steps=steps,
         runs=6000,
-        seed=start,
+        seed=seed,
     )
-    share = (limit * sampled).sum(1) / (limit**2).sum(1)
-    return rows_of(horizon=range(4, 81, 4), share=share[3::4])
+    return np.asarray((limit * sampled).sum(1) / (limit**2).sum(1))
 
 
 def growth_slopes(table: Columns, motion: str, *, first: int, last: int) -> np.ndarray:

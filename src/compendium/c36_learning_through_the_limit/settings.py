@@ -4,14 +4,17 @@ The tables `confirm_…` read trainings (`learning_again`) that were made after 
 rows had been written.
 """
 
+from typing import Any
+
 import numpy as np
 
 from bookmaker.tables import Rows, Table, stored
 from compendium.c36_learning_through_the_limit.horizons import (
-    CHAOTIC,
     exponents,
+    gradient_norms,
     growth_slopes,
     growth_table,
+    shares_left,
     shares_left_table,
 )
 from compendium.c36_learning_through_the_limit.learning import (
@@ -22,8 +25,17 @@ from compendium.c36_learning_through_the_limit.learning import (
     excess,
     learning_table,
 )
-from compendium.common.rows import array_of, mean_rows, median_rows, near_rows, parameter_product
+from compendium.common.finite_size import limit_exponents, settled_ensemble, spread_windows
+from compendium.common.rows import (
+    array_of,
+    mean_rows,
+    median_rows,
+    near_rows,
+    numbered,
+    parameter_product,
+)
 from spinformer.core.statistics import student_interval
+from spinformer.dmft.network import Network
 
 # Bits per bit that a training in the limit may lose at finite N; by how much the growth of a
 # gradient, over the Lyapunov exponent, may be off 1; what share of a gradient counts as lost.
@@ -114,7 +126,7 @@ def confirm_c19b(data: str, task: str, group: int, size: int, budget: float) -> 
 
 
 # Groups of starts behind a line of C19c, and the tokens ahead at which the shares are read.
-_GROUPS = {"chaos at 1.266": 10, "chaos at 1.28": 4}
+_GROUPS = {1.266: 10, 1.28: 4}
 _FEW = 8
 _AHEAD = 80
 
@@ -122,48 +134,83 @@ _AHEAD = 80
 @stored(
     "settings_C19c",
     [
-        {
-            "data": f"{motion}-{group}",
-            "part": "growth",
-            "motion": motion,
-            "bits": 0,
-            "group": group,
-            "first": first,
-        }
-        for motion in CHAOTIC
-        for group in range(_GROUPS[motion])
+        {"data": f"{beta}-{group}", "part": "growth", "beta": beta, "bits": 0, "tokens": first}
+        for beta, groups in _GROUPS.items()
+        for group in range(groups)
         for first in (8, 32)
     ]
     + [
-        {
-            "data": f"{bits}-{group}",
-            "part": "finite size",
-            "motion": CHAOTIC[1],
-            "bits": bits,
-            "group": group,
-            "first": 0,
-        }
+        {"data": f"{bits}-{n}", "part": "finite size", "beta": 1.28, "bits": bits, "tokens": _AHEAD}
         for bits in (999, 9999, 99_999, 999_999)
-        for group in range(3)
+        for n in range(3)
     ],
     seconds=0.1,
 )
-def settings_c19c(data: str, part: str, motion: str, bits: int, group: int, first: int) -> Rows:
+def settings_c19c(data: str, part: str, beta: float, bits: int, tokens: int) -> Rows:
     """Growth of the gradient in chaos, and what is left of it at finite size.
 
     Growth: a quarter minus the distance from 1 of the growth over the Lyapunov exponent. Growth
-    is the mean over the starts of a group between `first` and 128 tokens ahead. Finite
+    is the mean over the starts of a group between `tokens` and 128 tokens ahead. Finite
     size: half minus the share of the gradient that is left at so many bits, eighty tokens ahead;
-    the median of eight starts.
+    the median of eight starts. ahead: the tokens times the exponent.
     """
+    motion = f"chaos at {beta}"
+    group = int(data.split("-")[1])
+    exponent = exponents()[motion]
+    ahead = {"ahead": round(tokens * exponent, 1)}
     if part == "growth":
-        growth = growth_slopes(growth_table.read(), motion, first=first, last=128)
-        own = np.array_split(growth / exponents()[motion], _GROUPS[motion])[group]
-        return near_rows((own.mean(), *student_interval(own)), aim=1.0, within=_OFF, runs=len(own))
+        growth = growth_slopes(growth_table.read(), motion, first=tokens, last=128)
+        return [ahead | _growth_row(np.array_split(growth / exponent, _GROUPS[beta])[group])]
     left = array_of(
-        shares_left_table.read(), "share", "start", motion=motion, size=bits, horizon=_AHEAD
+        shares_left_table.read(), "share", "start", motion=motion, size=bits, horizon=tokens
     )
-    return median_rows(_LOST - left[_chosen(group, _FEW)])
+    return [ahead | median_rows(_LOST - left[_chosen(group, _FEW)])[0]]
+
+
+def _growth_row(growth: np.ndarray) -> dict[str, Any]:
+    ends = (growth.mean(), *student_interval(growth))
+    return near_rows(ends, aim=1.0, within=_OFF, runs=len(growth))[0]
+
+
+# Other β where the exponents of all of sixteen random contexts are at least 0.03.
+@stored(
+    "confirm_C19c",
+    numbered(
+        [
+            {"part": "growth", "beta": beta, "bits": 0, "ahead": (3.0, 4.0, 6.0)[k % 3]}
+            for k, beta in enumerate((1.278, 1.29, 1.32, 1.42, 1.47, 1.58, 1.75, 1.87, 2.09, 2.23))
+        ]
+        + [
+            {"part": "finite size", "beta": beta, "bits": 10 ** (3 + k % 4) - 1, "ahead": 12.0}
+            for k, beta in enumerate((1.29, 1.42, 1.87, 2.09, 1.32, 1.47, 1.58, 1.278))
+        ]
+    ),
+    seconds=5.0,
+    within={"value": 0.05, "low": 0.05, "high": 0.05},
+)
+def confirm_c19c(data: int, part: str, beta: float, bits: int, ahead: float) -> Rows:
+    """The same at `ahead` over the exponent, growth to four times as far, of a hundred starts."""
+    network = Network.poclopez2024()
+    exponent = limit_exponents(beta).mean()
+    tokens = round(ahead / exponent)
+    if part == "growth":
+        starts = settled_ensemble(data, beta=beta, count=100, settle=30_000).state()
+        norms = gradient_norms(network, starts, beta=beta, horizons=(tokens, 4 * tokens))
+        growth = np.log(norms[:, 1] / norms[:, 0]) / (3 * tokens)
+        return [{"tokens": tokens} | _growth_row(growth / exponent)]
+    windows, position = spread_windows(beta, count=_FEW, settle=30_000, seed=data)
+    left = [
+        shares_left(
+            bits,
+            beta=beta,
+            window=window,
+            position=position,
+            steps=tokens,
+            seed=100 * data + number,
+        )[-1]
+        for number, window in enumerate(windows)
+    ]
+    return [{"tokens": tokens} | median_rows(_LOST - np.array(left))[0]]
 
 
 @stored(

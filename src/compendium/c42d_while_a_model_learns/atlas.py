@@ -9,12 +9,13 @@ from spinformer.language.text import sample_texts
 # The model card samples at the last of these.
 BETAS = (0.3, 0.5, 0.7, 1.0, 2.0, 5.0)
 WINDOWS = (1, 2, 4, 8)
-# Longer windows cost in proportion, and stand behind the two prefixes that differ most. They hold
-# more tokens than directions have to align in, so that their growth is no exponent yet.
+# Longer windows cost in proportion, and stand behind the two prefixes that differ most.
 LONG_WINDOWS = (16, 32)
 FRONTS = ("none", "first token")
 # The window ends behind so many tokens of the opening of Moby-Dick.
 PLACE = 40
+# Tokens that are measured.
+STEPS = 32
 
 
 # So short that chaos cannot amplify the rounding of single precision by much.
@@ -28,7 +29,7 @@ PLACE = 40
     seconds=10.0,
     within=WITHIN,
 )
-def atlas_table(window: int, *, prefix: str, transient: int = 40, steps: int = 32) -> Rows:
+def atlas_table(window: int, *, prefix: str, transient: int = 40, steps: int = STEPS) -> Rows:
     """Regimes from one text, 40 tokens dropped and 32 measured."""
     soft = soft_map(prefix, window=window)
     numbers = soft.encode(sample_texts()["narrative"])[PLACE - window : PLACE]

@@ -8,8 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from compendium.c42d_while_a_model_learns.atlas import BETAS, FRONTS, LONG_WINDOWS
+from compendium.c42d_while_a_model_learns.atlas import BETAS, FRONTS, STEPS
+from compendium.c42d_while_a_model_learns.gemma import STEPS as GEMMA_STEPS
 from compendium.c42d_while_a_model_learns.other_conventions import VARIANTS, WINDOW
+from compendium.c42d_while_a_model_learns.study import are_aligned
 from compendium.common.drawing import REGIME_COLORS
 from compendium.common.prefixes import PREFIXES
 from compendium.common.rows import Columns, groupby
@@ -39,15 +41,15 @@ def show_atlas(shipped: Columns, optional: Columns, small: Columns) -> None:
 
     shipped: the table `atlas`. optional: the table `gemma`. small: the table `learning`.
     """
-    # Directions align over a third of the tokens, which must not be fewer than the window has.
-    too_long = np.isin(shipped["window"], LONG_WINDOWS)
-    shipped = {**shipped, "exponent": np.where(too_long, np.nan, shipped["exponent"])}
-    left: list[Row] = [
-        (f"{name}{NAMES[front]}, T = {window}", rows)
-        for name, table in (("", shipped), ("Gemma, ", optional))
-        for front in PREFIXES
-        for window, rows in groupby(_chosen(table, "prefix", front), "window")
-    ]
+    left: list[Row] = []
+    for name, table, steps in (("", shipped, STEPS), ("Gemma, ", optional, GEMMA_STEPS)):
+        aligned = are_aligned(table["window"], steps=steps)
+        shown = {**table, "exponent": np.where(aligned, table["exponent"], np.nan)}
+        left += [
+            (f"{name}{NAMES[front]}, T = {window}", rows)
+            for front in PREFIXES
+            for window, rows in groupby(_chosen(shown, "prefix", front), "window")
+        ]
     last = _chosen(small, "update", small["update"].max())
     right: list[Row] = [
         (f"{size}, T = {window}", rows) for (size, window), rows in groupby(last, "size", "window")

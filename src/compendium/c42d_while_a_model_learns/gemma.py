@@ -21,6 +21,8 @@ BETAS = (0.3, 0.5, 0.7, 1.0, 2.0)
 WINDOWS = (4, 8)
 PREFIXES = ("first token", "none")
 TEXTS = ("narrative", "essay")
+# Tokens that are measured.
+STEPS = 20
 
 
 def prefixed_map(loaded: Checkpoint, prefix: str, *, window: int) -> SoftTokenMap:
@@ -41,7 +43,7 @@ def prefixed_map(loaded: Checkpoint, prefix: str, *, window: int) -> SoftTokenMa
     seconds=60.0,
     within=WITHIN,
 )
-def gemma_table(window: int, *, prefix: str, transient: int = 40, steps: int = 20) -> Rows:
+def gemma_table(window: int, *, prefix: str, transient: int = 40, steps: int = STEPS) -> Rows:
     """Regimes from two texts, 40 tokens dropped and 20 measured."""
     soft = prefixed_map(checkpoint(NAME), prefix, window=window)
     numbers = [soft.encode(sample_texts()[name])[PLACE - window : PLACE] for name in TEXTS]

@@ -14,6 +14,7 @@ from spinformer.core.statistics import Estimate, mean_estimate
 from spinformer.dmft.corrections import FiniteSizeCorrections, linear_fluctuations
 from spinformer.dmft.ensemble import Ensemble
 from spinformer.dmft.finite_size import generate, semantic_overlaps, window_of_context
+from spinformer.dmft.lyapunov import lyapunov_spectrum
 from spinformer.dmft.mean_field import random_contexts
 from spinformer.dmft.network import Network
 
@@ -107,6 +108,16 @@ def spread_windows(beta: float, *, count: int, settle: int, seed: Seed) -> tuple
     """Windows (count, T, L) of random contexts after `settle` tokens, and their position."""
     state = settled_ensemble(seed, beta=beta, count=count, settle=settle).state()
     return window_of_context(Network.poclopez2024(), state, beta=beta), state.position
+
+
+def limit_exponents(beta: float, *, count: int = 64, transient: int = 30_000) -> np.ndarray:
+    """Leading exponents (count,) of the limit from random contexts, over 20,000 tokens."""
+    network = Network.poclopez2024()
+    starts = random_contexts(network, 0, count=count)
+    spectrum = lyapunov_spectrum(
+        network, starts, beta=beta, transient=transient, steps=20_000, count=1, threads=1
+    )
+    return np.asarray(spectrum.exponents.value[:, 0])
 
 
 def whole_bits(bits: float) -> int:

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from contextlib import redirect_stderr
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -85,9 +86,12 @@ SHIPPED = {
 }
 
 
-@record
+# A plain dataclass, since a record compares and prints its entries as arrays.
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Checkpoint:
     """Language model as it was loaded, with its tokenizer and what must be said of it.
+
+    It prints its name and quantization alone. What reads a model takes the attribute `model`.
 
     Attributes
     ----------
@@ -101,8 +105,8 @@ class Checkpoint:
         Form in which the matrices were stored, "none" for plain numbers or where it is not known.
     """
 
-    model: Any
-    tokenizer: Any
+    model: Any = field(repr=False)
+    tokenizer: Any = field(repr=False)
     name: str
     quantization: str
 

@@ -143,7 +143,6 @@ class SoftTokenMap:
         self.top_p = check_real("top_p", top_p, low=0.0, high=1.0, open_low=True)
         self.tokenizer = tokenizer
         memory = check_real("memory", memory, low=0.0, open_low=True)
-        self._options = call_options(model)
         self.table = embedding_table(model)
         words = self.table.words
         # The logits, the probabilities made of them, and one copy while these are made.
@@ -159,6 +158,7 @@ class SoftTokenMap:
         self.rows = int(memory // needed)
         self.prefix = self._read_prefix(prefix)
         check_causal_model(model, self.table)
+        self._options = call_options(model, self.table)
 
     @property
     def width(self) -> int:

@@ -150,22 +150,43 @@ def text_config(model: torch.nn.Module) -> Any:
     return config.get_text_config() if hasattr(config, "get_text_config") else config
 
 
-def call_options(model: torch.nn.Module) -> dict[str, Any]:
+def call_options(model: torch.nn.Module, table: EmbeddingTable) -> dict[str, Any]:
     """Choose the arguments of a call of the model by which no more is computed than needed.
+
+    The model keeps no keys, and gives the logits of the last token alone, if it can. That token is
+    chosen by an index where the model takes one: of a number the library makes a slice, and torch
+    multiplies a slice of a batch by the vocabulary window by window, which is slower.
 
     Parameters
     ----------
     model : torch.nn.Module
         The causal language model.
+    table : EmbeddingTable
+        Its embeddings.
 
     Returns
     -------
     dict of str
-        Those arguments that the model takes: it keeps no keys, and gives the last logits alone.
+        The arguments, of those that the model takes.
     """
     accepted = inspect.signature(model.forward).parameters
-    wanted = {"use_cache": False, "logits_to_keep": 1}
-    return {name: value for name, value in wanted.items() if name in accepted}
+    options: dict[str, Any] = {"use_cache": False} if "use_cache" in accepted else {}
+    if "logits_to_keep" not in accepted:
+        return options
+    windows = _probe(table).expand(2, -1, -1)
+    with torch.no_grad():
+        expected = model(inputs_embeds=windows, **options).logits[:, -1:]
+        for last in (torch.tensor([-1]), 1):
+            chosen = options | {"logits_to_keep": last}
+            try:
+                result = model(inputs_embeds=windows, **chosen).logits
+            # Models outside of the library may take a number only.
+            except (IndexError, RuntimeError, TypeError, ValueError):
+                continue
+            alike = result.shape == expected.shape
+            if alike and torch.allclose(result, expected, rtol=1e-3, atol=1e-3):
+                return chosen
+    return options
 
 
 def check_causal_model(model: torch.nn.Module, table: EmbeddingTable) -> None:
@@ -189,15 +210,12 @@ def check_causal_model(model: torch.nn.Module, table: EmbeddingTable) -> None:
     cap = getattr(text_config(model), "final_logit_softcapping", None)
     if cap is not None:
         raise ValueError(f"model must not softcap its logits, this one does at {cap}")
-    probe = table.words[: min(3, table.vocabulary)] * table.scale
+    probe = _probe(table)
     changed = probe.clone()
     changed[-1] = -changed[-1]
-    # The logits of every token are wanted here, not of the last alone.
-    options = call_options(model)
-    options.pop("logits_to_keep", None)
     with torch.no_grad():
         try:
-            result = model(inputs_embeds=torch.stack((probe, changed)), **options).logits
+            result = model(inputs_embeds=torch.stack((probe, changed))).logits
         except (TypeError, ValueError, AttributeError, NotImplementedError) as error:
             raise ValueError(f"model must take inputs_embeds and return logits: {error}") from None
     if tuple(result.shape[1:]) != (len(probe), table.vocabulary):
@@ -208,3 +226,8 @@ def check_causal_model(model: torch.nn.Module, table: EmbeddingTable) -> None:
     # The last token differs between the two; of a causal model the logits before it do not.
     if not torch.allclose(result[0, :-1], result[1, :-1], rtol=1e-3, atol=1e-3):
         raise ValueError("model must be causal, and logits of this one depend on later tokens")
+
+
+def _probe(table: EmbeddingTable) -> Tensor:
+    """Embeddings (n, D) of the first three words, or of all if there are fewer."""
+    return table.words[:3] * table.scale
