@@ -468,6 +468,7 @@ CASES = [
             ],
         },
         data=100,
+        regime="chaotic",
         beta=1.28,
         decade=6.0,
     ),
