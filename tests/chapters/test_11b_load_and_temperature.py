@@ -208,6 +208,18 @@ def test_an_example_is_lost_where_the_field_of_the_others_is_larger(name, bar):
     assert -level / slope == pytest.approx(limit, rel=bar)
 
 
+@pytest.mark.parametrize("name", generalization.ENERGIES)
+def test_the_limit_balances_the_force_of_an_example_and_of_its_class(name):
+    """F'(d) of the example against q (M − 1) F'(q²d) of others at their mean overlap, by F."""
+    quality = 0.6
+    for dim in (16, 50):
+        separation = generalization.separation_of(name, dim=dim)
+        overlaps = np.array([dim, quality**2 * dim])
+        own, other = separation(overlaps + 1e-4) - separation(overlaps - 1e-4)
+        limit = generalization.example_limit(name, dim=dim, quality=quality)
+        assert limit == pytest.approx(1.0 + own / (quality * other), rel=1e-6)
+
+
 def test_one_stored_example_is_recalled_and_many_are_averaged():
     """One keeps all and draws new ones to itself; very many at equal weight leave the prototype."""
     choices = {"dim": 400, "quality": 0.5, "seed": 3}
