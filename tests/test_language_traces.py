@@ -180,6 +180,12 @@ def test_every_layout_says_what_transformers_says(name):
             torch.testing.assert_close(trace.outputs, trace.residual + trace.fed)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_example_reads_and_predicts_words_by_one_matrix(layout):
+    model = example_causal_model(layout)
+    assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
+
+
 def test_the_layers_that_are_asked_for_and_no_later_one():
     model = example_causal_model("llama", layers=4)
     inputs = normal(1, 2, 5, 16)

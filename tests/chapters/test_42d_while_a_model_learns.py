@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
@@ -10,7 +11,7 @@ from open_cells import run_open_cells
 from torch.nn.functional import cross_entropy
 
 from compendium.c42d_while_a_model_learns import (
-    atlas,
+    drawing,
     gemma,
     other_conventions,
     study,
@@ -266,21 +267,19 @@ def test_the_optional_model_is_at_a_fixed_point_where_the_chapter_says():
     assert rows["none", 4, 1.0]["most"][0] < 0
 
 
-def test_exponents_are_read_where_directions_have_the_tokens_of_a_window_to_align_in():
-    """As many as `lyapunov_spectrum` adds to those that it measures."""
-    soft = SoftTokenMap(example_causal_model("llama"), window=1)
-    start = soft.embed([[3]])
-    for steps in (gemma.STEPS, atlas.STEPS):
-        read = []
-        soft.logits = lambda windows, read=read: (
-            read.append(1) or SoftTokenMap.logits(soft, windows)
-        )
-        soft.lyapunov_spectrum(start, steps=steps)
-        # Each token is read once when the orbit is run and once when it is followed back.
-        added = len(read) // 2 - steps
-        windows = np.arange(1, 40)
-        found = study.are_aligned(windows, steps=steps)
-        np.testing.assert_array_equal(found, windows <= added)
+def test_exponents_are_read_where_directions_have_the_tokens_of_a_window_to_align_in(monkeypatch):
+    shown = []
+    monkeypatch.setattr(drawing, "_draw", lambda axis, rows: shown.append(dict(rows)))
+    drawing.show_atlas(atlas_table.read(), gemma.gemma_table.read(), study.learning_table.read())
+    plt.close()
+    left = {name: np.isfinite(rows["exponent"]).all() for name, rows in shown[0].items()}
+    unread = {name for name, finite in left.items() if not finite}
+    assert unread == {
+        f"{name}{front}, T = {window}"
+        for name, windows in (("", (16, 32)), ("Gemma, ", (8,)))
+        for front in ("nothing in front", "first token")
+        for window in windows
+    }
 
 
 @pytest.mark.nightly

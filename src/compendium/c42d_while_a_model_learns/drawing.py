@@ -11,7 +11,6 @@ from matplotlib.patches import Patch
 from compendium.c42d_while_a_model_learns.atlas import BETAS, FRONTS, STEPS
 from compendium.c42d_while_a_model_learns.gemma import STEPS as GEMMA_STEPS
 from compendium.c42d_while_a_model_learns.other_conventions import VARIANTS, WINDOW
-from compendium.c42d_while_a_model_learns.study import are_aligned
 from compendium.common.drawing import REGIME_COLORS
 from compendium.common.prefixes import PREFIXES
 from compendium.common.rows import Columns, groupby
@@ -43,8 +42,9 @@ def show_atlas(shipped: Columns, optional: Columns, small: Columns) -> None:
     """
     left: list[Row] = []
     for name, table, steps in (("", shipped, STEPS), ("Gemma, ", optional, GEMMA_STEPS)):
-        aligned = are_aligned(table["window"], steps=steps)
-        shown = {**table, "exponent": np.where(aligned, table["exponent"], np.nan)}
+        # Directions align over a third of the tokens, which must not be fewer than a window has.
+        exponent = np.where(table["window"] <= steps // 3, table["exponent"], np.nan)
+        shown = {**table, "exponent": exponent}
         left += [
             (f"{name}{NAMES[front]}, T = {window}", rows)
             for front in PREFIXES

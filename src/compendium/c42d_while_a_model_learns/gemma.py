@@ -27,13 +27,8 @@ STEPS = 20
 
 def prefixed_map(loaded: Checkpoint, prefix: str, *, window: int) -> SoftTokenMap:
     """The map of a checkpoint with nothing, or with the token that opens its texts, in front."""
-    first = [loaded.model.config.bos_token_id]
-    return SoftTokenMap(
-        loaded.model,
-        window=window,
-        prefix={"none": None, "first token": first}[prefix],
-        tokenizer=loaded.tokenizer,
-    )
+    front = [loaded.model.config.bos_token_id] if prefix == "first token" else None
+    return SoftTokenMap(loaded.model, window=window, prefix=front, tokenizer=loaded.tokenizer)
 
 
 @stored(

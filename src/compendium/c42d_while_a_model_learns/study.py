@@ -84,14 +84,6 @@ def regime_rows(
     return rows
 
 
-def are_aligned(window: np.ndarray, *, steps: int) -> np.ndarray:
-    """Whether directions have as many tokens to align in as a window holds: a third of `steps`.
-
-    Otherwise the growth that was measured is no exponent yet.
-    """
-    return window <= steps // 3
-
-
 def stability_loss(soft: SoftTokenMap, *, highest: float = HIGHEST_BETA) -> float:
     """Find the β at which the fixed point loses its stability: ∞ if it is stable up to `highest`.
 
