@@ -14,6 +14,7 @@ from spinformer.dmft import (
     Context,
     Map,
     Network,
+    bifurcation_curves,
     bifurcation_values,
     continue_bifurcation,
     continue_cycle,
@@ -564,3 +565,9 @@ def test_a_steep_condition_is_solved_as_well_as_a_flat_one():
     point = find_cycle(steep, [0.0], period=1)
     found = find_bifurcation(steep, point, kind=FLIP)
     assert found.parameters["s"] == pytest.approx(1.0 + 1e-9, abs=1e-14)
+
+
+def test_a_strong_resonance_is_at_its_fraction_of_a_turn():
+    for label, cosine in bifurcation_curves._RESONANCES.items():
+        turns = int(label.removeprefix("1:").removesuffix(" resonance"))
+        assert cosine == pytest.approx(np.cos(2.0 * np.pi / turns), abs=1e-15)

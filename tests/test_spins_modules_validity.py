@@ -133,3 +133,13 @@ def test_free_spins_have_one_free_energy_whatever_the_solver():
         assert bool((fixed < -0.2).all()) is (size > 0)
         if not size:
             assert saddle.abs().max() < 2e-10
+
+
+def test_fields_keep_their_size_where_they_are_not_normalized():
+    """Three times the tokens are three times the fields, or the same ones."""
+    tokens = normal(0, 2, 3, 16)
+    for normalize, factor in ((True, 1.0), (False, 3.0)):
+        module = _module(normalize=normalize)
+        torch.testing.assert_close(
+            module.fields(3 * tokens), factor * module.fields(tokens), rtol=1e-4, atol=1e-12
+        )
