@@ -73,8 +73,6 @@ UNCHECKED |= {
 # Inner steps that a chapter shows at work, and what only other functions call.
 NO_NONSENSE = UNCHECKED | {"Solver", "retrieval_step", "attention_scores", "implicit_root"}
 NO_NONSENSE |= {"is_causal_mask", "is_forward_mode", "status_of"}
-# Refused by an error of an inner function.
-SHAPES_TO_COME = {"retrieve: patterns", "rotation_number: points", "kinetic_stationary: drive"}
 # A bar that is shown or not; what torch itself reads and refuses.
 NOT_TRIED = {"progress", "device", "dtype"}
 
@@ -174,8 +172,6 @@ def test_an_array_of_another_shape_is_refused_by_name_or_computed_with(name):
     names = "|".join(inspect.signature(function).parameters)
     unclear = []
     for argument in given:
-        if f"{name.split('.')[-1]}: {argument}" in SHAPES_TO_COME:
-            continue
         for other in other_shapes(given[argument]):
             try:
                 result = function(**given | {argument: other})

@@ -223,6 +223,8 @@ def test_overflow_and_misfits_are_refused(function):
         (one, one.double(), "^states must"),
         (one, torch.ones(2), "^states must"),
         (one.expand(2, 3, 3), one.expand(3, 3, 3), "^states and patterns must"),
+        # Weights (B, N) would multiply the patterns of every memory by those of all others.
+        (one.expand(2, 3, 3), torch.ones(3), "^states must have an axis of states"),
         (one[:0], one, "^patterns must"),
         (one[0], one, "^patterns must"),
     ):

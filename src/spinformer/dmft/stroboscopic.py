@@ -81,7 +81,7 @@ def rotation_number(points: np.ndarray) -> Estimate:
     Parameters
     ----------
     points : ndarray, shape (..., n, d)
-        Points of the section in order, at least four.
+        Points of the section in order, at least four, of at least two components.
 
     Returns
     -------
@@ -93,7 +93,7 @@ def rotation_number(points: np.ndarray) -> Estimate:
     Raises
     ------
     ValueError
-        If `points` has fewer than two axes or too few points.
+        If `points` has fewer than two axes, or too few points or components.
 
     Notes
     -----
@@ -116,6 +116,7 @@ def rotation_number(points: np.ndarray) -> Estimate:
     """
     points = check_array("points", points, shape=(..., "n", "d"))
     check_integer("number of points", points.shape[-2], low=4)
+    check_integer("components of points", points.shape[-1], low=2)
     away = points - points.mean(axis=-2, keepdims=True)
     axes = np.linalg.eigh(np.einsum("...ni,...nj->...ij", away, away))[1][..., -2:]
     flat = away @ axes

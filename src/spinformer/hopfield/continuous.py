@@ -2,11 +2,11 @@
 
 Conventions. Stored patterns are the *rows* of `patterns`, shape (..., N, d), the transpose of X ∈
 R^{d×N} in [bal2020energy], so that a pattern is a key and a batch of queries is a matrix of rows,
-as in attention. States have shape (..., S, d), or (d,) for a single one. Leading axes broadcast as
-in `torch.matmul`. The inverse temperature β is inside the logarithm and its inverse in front, E =
-½ ξᵀξ − β⁻¹ log Σ_i exp(β x_iᵀξ). In [bal2020energy, Eqs. (7), (8)] β is 1. The energy of
-[ramsauer2020hopfield, Sec. 2] is larger by the constant β⁻¹ log N + ½M², with M the largest norm,
-and [bal2021transformers, Eq. (2)] lacks the factor β⁻¹.
+as in attention. States have shape (..., S, d), or (d,) for a single one beside patterns (N, d).
+Leading axes broadcast as in `torch.matmul`. The inverse temperature β is inside the logarithm and
+its inverse in front, E = ½ ξᵀξ − β⁻¹ log Σ_i exp(β x_iᵀξ). In [bal2020energy, Eqs. (7), (8)] β is
+1. The energy of [ramsauer2020hopfield, Sec. 2] is larger by the constant β⁻¹ log N + ½M², with M
+the largest norm, and [bal2021transformers, Eq. (2)] lacks the factor β⁻¹.
 
 The index `alpha` chooses the separation of patterns. At 1 the weights are softmax, as above. From
 1.01 to 2 log-sum-exp gives way to the convex conjugate Ω* of the Tsallis entropy, and softmax to

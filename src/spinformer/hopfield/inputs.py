@@ -41,7 +41,7 @@ def check_states(
     ----------
     name : str
         Name of the argument, for the error.
-    states : Tensor, shape (..., d)
+    states : Tensor, shape (..., S, d), or (d,) for patterns without batch axes
         States, one a row.
     patterns : Tensor, shape (..., N, d)
         Patterns that the states must fit in width, dtype, device and batch axes.
@@ -63,6 +63,12 @@ def check_states(
     """
     fitting = (..., patterns.shape[-1])
     states = check_tensor(name, states, like=("patterns", patterns), finite=finite, shape=fitting)
+    if states.ndim == 1 and patterns.ndim > 2:
+        # The weights of one state for B memories are a matrix, which would multiply each memory.
+        raise ValueError(
+            f"{name} must have an axis of states, (..., S, d), where patterns have batch axes, "
+            f"{tuple(patterns.shape)}, got {tuple(states.shape)}"
+        )
     if states.ndim > 2 and patterns.ndim > 2:
         check_broadcast(**{name: states.shape[:-2], "patterns": patterns.shape[:-2]})
     return states

@@ -221,7 +221,8 @@ def kinetic_stationary(
     >>> f"{abs(state.entropy_production):.6f}"
     '0.000000'
     """
-    drive = check_array("drive", drive, ndim=1)
+    couplings = check_array("couplings", couplings, ndim=2, square=True)
+    drive = check_array("drive", drive, shape=(len(couplings),))
     log_w = log_transitions(couplings, fields=drive, beta=beta)
     transition = np.exp(log_w)
     if not transition.min() > 0:
