@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from compendium.c42d_while_a_model_learns.atlas import BETAS, FRONTS, STEPS
+from compendium.c42d_while_a_model_learns.atlas import BETAS, FRONTS
 from compendium.c42d_while_a_model_learns.gemma import STEPS as GEMMA_STEPS
 from compendium.c42d_while_a_model_learns.other_conventions import VARIANTS, WINDOW
 from compendium.common.drawing import REGIME_COLORS
@@ -41,7 +41,7 @@ def show_atlas(shipped: Columns, optional: Columns, small: Columns) -> None:
     shipped: the table `atlas`. optional: the table `gemma`. small: the table `learning`.
     """
     left: list[Row] = []
-    for name, table, steps in (("", shipped, STEPS), ("Gemma, ", optional, GEMMA_STEPS)):
+    for name, table, steps in (("", shipped, shipped["steps"]), ("Gemma, ", optional, GEMMA_STEPS)):
         # Directions align over a third of the tokens, which must not be fewer than a window has.
         exponent = np.where(table["window"] <= steps // 3, table["exponent"], np.nan)
         shown = {**table, "exponent": exponent}
