@@ -182,7 +182,7 @@ def test_a_long_window_comes_to_its_fixed_point_later_than_short_ones_are_waited
 ):
     """Another implementation, without derivatives."""
     model = installed_decoder()
-    before = model.embedding[encode(model, front)]
+    before = model.embedding[torch.as_tensor(encode(model, front), dtype=torch.long)]
     window = model.embedding[encode(model, sample_texts()["narrative"])[40 - span : 40]]
     moved = []
     with torch.no_grad():
